@@ -637,16 +637,24 @@ func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
 	}
 }
 
-// After a break of their watch, Leases are shown all at once, in no order. Pins NLC-84.
-func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
+// withoutLeases returns a world with the nodes n and m, whose Leases have not been shown for the grace period. Only m has
+// reported its status meanwhile.
+func withoutLeases(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t, settings, node("n"), node("m"))
 	w.live(t, 10*time.Second)
-	for range 9 { // Leases are not shown, and one node reports
+	for range 9 {
 		w.Env.Clock.Step(w.period)
 		w.report(t, "m")
 		w.work(t)
 	}
 	w.Env.Clock.Step(w.period)
+	return w
+}
+
+// After a break of their watch, Leases are shown all at once, in no order. Pins NLC-84.
+func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
+	w := withoutLeases(t)
 	w.Cache(t, lease("n", "2", w.Env.Clock.Now()), lease("m", "3", w.Env.Clock.Now()))
 	w.renew("m")
 	w.work(t)
@@ -660,14 +668,7 @@ func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
 
 // A watch that was behind shows the oldest renewals first. Pins NLC-106.
 func TestTheFirstRenewalAfterABreakMayBeOld(t *testing.T) {
-	w := newWorld(t, settings, node("n"), node("m"))
-	w.live(t, 10*time.Second)
-	for range 9 { // Leases are not shown, and one node reports
-		w.Env.Clock.Step(w.period)
-		w.report(t, "m")
-		w.work(t)
-	}
-	w.Env.Clock.Step(w.period)
+	w := withoutLeases(t)
 	w.Env.Store(t, lease("n", "2", w.Env.Clock.Now().Add(-time.Second)))
 	w.renew("m")
 	w.work(t)

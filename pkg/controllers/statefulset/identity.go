@@ -74,8 +74,8 @@ func inRange(set *appsv1.StatefulSet, ordinal int) bool {
 	return ordinal >= firstOrdinal(set) && ordinal <= lastOrdinal(set)
 }
 
-// missingPod returns a placeholder for the pod of a slot until newPod builds the pod, which may take
-// much more memory.
+// missingPod returns the name and namespace of the pod of a slot. The pod itself, which can take much more memory, is
+// built by newPod when it is created.
 func missingPod(set *appsv1.StatefulSet, ordinal int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: podName(set, ordinal)}}
 }

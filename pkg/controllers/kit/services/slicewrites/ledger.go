@@ -251,7 +251,7 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	for _, slice := range slices {
 		l.Tracker.Update(slice)
 		if before, ok := l.replaced[slice.UID]; ok && before == slice.ResourceVersion {
-			l.unanswered[slice.UID] = slice.ResourceVersion // if another version is shown after all, it is looked at
+			l.unanswered[slice.UID] = slice.ResourceVersion // the cache may still show the update later
 		}
 		delete(l.replaced, slice.UID)
 	}
