@@ -1,10 +1,13 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +20,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -198,6 +203,65 @@ func TestAPodThatReplacesOneThatIsDeletedAtOnceStays(t *testing.T) {
 			t.Errorf("pod %s is %s, deleted at %v, want %s", name, pod.UID, pod.DeletionTimestamp, uid)
 		}
 	}
+}
+
+// The API server marks a pod that is deleted without a grace period, and removes it then. If its
+// request ends in between, as when the API server is stopped, the pod stays marked: the kubelet
+// removes it, and so has kwok to. The pod is Ready: the next write to it would have the API server
+// remove it.
+func TestAPodWhoseDeletionAtOnceWasCutOffIsEnded(t *testing.T) {
+	pods := plane.AdminClient().CoreV1().Pods(plane.Namespace(t))
+	pod := must.Get(pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Finalizers: []string{"example.com/stays"}},
+		Spec:       corev1.PodSpec{NodeName: NodeName(0), Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}, metav1.CreateOptions{}))(t)
+	await.That(t, "the pod is Ready", func(ctx context.Context) error {
+		pod, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && !isReady(pod) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	must.Succeed(t, pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+	rewriteInEtcd(t, "/registry/pods/"+pod.Namespace+"/"+pod.Name, func(stored *corev1.Pod) {
+		if stored.DeletionTimestamp == nil || *stored.DeletionGracePeriodSeconds != 0 {
+			t.Fatalf("deleted at %v with %v", stored.DeletionTimestamp, stored.DeletionGracePeriodSeconds)
+		}
+		stored.Finalizers = nil
+	})
+	await.That(t, "the pod is gone", func(ctx context.Context) error {
+		_, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		return await.Gone(err)
+	})
+}
+
+// rewriteInEtcd changes an object without the API server's leave.
+func rewriteInEtcd(t *testing.T, key string, change func(*corev1.Pod)) {
+	t.Helper()
+	ask := func(path string, question, answer any) {
+		t.Helper()
+		body := must.Get(plane.askEtcd(t.Context(), http.MethodPost, path, must.Get(json.Marshal(question))(t)))(t)
+		must.Succeed(t, json.Unmarshal(body, answer))
+	}
+	// As in etcd's JSON gateway: []byte is base64.
+	type pair struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value,omitempty"`
+	}
+	var found struct {
+		Kvs []pair `json:"kvs"`
+	}
+	ask("/v3/kv/range", pair{Key: []byte(key)}, &found)
+	if len(found.Kvs) != 1 {
+		t.Fatalf("found %d of %s", len(found.Kvs), key)
+	}
+	serializer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	object, _, err := serializer.Decode(found.Kvs[0].Value, nil, nil)
+	must.Succeed(t, err)
+	change(object.(*corev1.Pod))
+	var value bytes.Buffer
+	must.Succeed(t, serializer.Encode(object, &value))
+	ask("/v3/kv/put", pair{Key: []byte(key), Value: value.Bytes()}, &struct{}{})
 }
 
 func TestNodesAreUsable(t *testing.T) {

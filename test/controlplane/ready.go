@@ -1,11 +1,13 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -67,34 +69,41 @@ func pollEvery(ctx context.Context, interval time.Duration, check func(context.C
 	}
 }
 
-// etcdHealthy succeeds when etcd has a leader. Only this control plane's etcd
-// has a certificate of its authority: another one on the port is not mistaken
-// for it.
+// etcdHealthy succeeds when etcd has a leader.
 func (c *ControlPlane) etcdHealthy(ctx context.Context) error {
+	_, err := c.askEtcd(ctx, http.MethodGet, "/readyz", nil)
+	return err
+}
+
+// askEtcd makes a request to etcd and returns the body of its answer. Only this control
+// plane's etcd has a certificate of its authority: another one on the port is not mistaken
+// for it.
+func (c *ControlPlane) askEtcd(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	pair, err := tls.LoadX509KeyPair(c.path("etcd-client.crt"), c.path("etcd-client.key"))
 	if err != nil {
-		return fmt.Errorf("loading etcd's client certificate: %w", err)
+		return nil, fmt.Errorf("loading etcd's client certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(c.credentials.etcd.parsed)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", c.ports.etcd), nil)
+	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("https://127.0.0.1:%d%s", c.ports.etcd, path), bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := (&http.Client{Transport: transport, Timeout: 2 * time.Second}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := response.Body.Close(); err != nil {
-		return err
+	answer, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("etcd answers %s", response.Status)
+		return nil, fmt.Errorf("etcd answers %s: %s", response.Status, answer)
 	}
-	return nil
+	return answer, nil
 }
 
 // apiServerReady succeeds when /readyz does, which includes the bootstrap RBAC

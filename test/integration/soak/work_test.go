@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -160,11 +161,25 @@ func (w *work) noOrphans(ctx context.Context, owners map[types.UID]bool, total i
 	}
 	for _, pod := range pods.Items {
 		if ref := metav1.GetControllerOf(&pod); ref == nil || !owners[ref.UID] {
-			return fmt.Errorf("pod %s on %q, deleted at %v, is without its owner: %v", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp, pod.OwnerReferences)
+			return fmt.Errorf("%s is without its owner: %v", described(&pod), pod.OwnerReferences)
 		}
 	}
 	if len(pods.Items) != int(total) {
-		return fmt.Errorf("there are %d pods, want %d", len(pods.Items), total)
+		var all []string
+		for i := range pods.Items {
+			all = append(all, described(&pods.Items[i]))
+		}
+		return fmt.Errorf("there are %d pods, want %d:\n%s", len(pods.Items), total, strings.Join(all, "\n"))
 	}
 	return nil
+}
+
+// described says of a pod what decides who removes it.
+func described(pod *corev1.Pod) string {
+	text := fmt.Sprintf("pod %s on %q is %s", pod.Name, pod.Spec.NodeName, pod.Status.Phase)
+	if pod.DeletionTimestamp != nil {
+		text += fmt.Sprintf(", deleted at %v with a grace period of %d s, finalizers %q",
+			pod.DeletionTimestamp, ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Finalizers)
+	}
+	return text
 }

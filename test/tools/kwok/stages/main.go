@@ -4,8 +4,10 @@
 //
 // The YAML is the one kwok publishes for this version, embedded in its module,
 // so that the sandbox simulates nodes and pods as the pinned kwok does, but for one thing: a pod
-// that is deleted without a grace period is left to the API server. kwok deletes pods by name, and
-// would delete the next pod of that name if it comes late.
+// that is deleted without a grace period is left to the API server for ten seconds. kwok deletes
+// pods by name, and would delete the next pod of that name if it comes late. It is not left to the
+// API server for ever: that first marks such a pod and then removes it, and one whose request ends
+// in between stays, until its kubelet removes it.
 package main
 
 import (
@@ -18,22 +20,37 @@ import (
 	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 )
 
-// The condition under which kwok deletes a pod, and the one that is added.
+// What is replaced in kwok's stage that deletes pods.
 const (
+	name           = "name: pod-delete\n"
 	isBeingDeleted = `
     - key: '.metadata.deletionTimestamp'
       operator: 'Exists'`
+	next = "  next:\n"
+)
+
+// And what takes its place.
+const (
+	nameAtOnce = "name: pod-delete-at-once\n"
+	isAtOnce   = `
+    - key: '.metadata.deletionGracePeriodSeconds == 0'
+      operator: 'In'
+      values:
+      - 'true'`
 	isNotAtOnce = `
     - key: '.metadata.deletionGracePeriodSeconds == 0'
       operator: 'NotIn'
       values:
       - 'true'`
+	nextWithDelay = "  delay:\n    durationMilliseconds: 10000\n" + next
 )
 
 func main() {
-	if !strings.Contains(podfast.DefaultPodDelete, isBeingDeleted) {
-		fmt.Fprintln(os.Stderr, "kwok's stage that deletes pods has another condition than expected")
-		os.Exit(1)
+	for _, part := range []string{name, isBeingDeleted, next} {
+		if strings.Count(podfast.DefaultPodDelete, part) != 1 {
+			fmt.Fprintf(os.Stderr, "kwok's stage that deletes pods is another than expected: it has not one %q\n", part)
+			os.Exit(1)
+		}
 	}
 	stages := []string{
 		nodefast.DefaultNodeInit,
@@ -41,6 +58,7 @@ func main() {
 		podfast.DefaultPodReady,
 		podfast.DefaultPodComplete,
 		strings.Replace(podfast.DefaultPodDelete, isBeingDeleted, isBeingDeleted+isNotAtOnce, 1),
+		strings.NewReplacer(name, nameAtOnce, isBeingDeleted, isBeingDeleted+isAtOnce, next, nextWithDelay).Replace(podfast.DefaultPodDelete),
 	}
 	if _, err := fmt.Println(strings.Join(stages, "\n---\n")); err != nil {
 		fmt.Fprintln(os.Stderr, "printing the stages:", err)
