@@ -37,7 +37,7 @@ func (c *Catalog) explain(err error, matches func(r schema.GroupVersionResource,
 	defer c.mu.Unlock()
 	c.noteUnknown(err.Error())
 	for r, kind := range c.served {
-		if matches(r, kind) {
+		if kind != "" && matches(r, kind) { // the mapper knows no subresources
 			// Not wrapped: it must not be taken for a NoMatch.
 			return fmt.Errorf("the API server served %s, but could not be asked for it again: %s", r.GroupResource(), err.Error())
 		}

@@ -115,8 +115,8 @@ func TestEveryQuestionToTheMapperCounts(t *testing.T) {
 
 // Who depends on a kind that is not served any more gives it up; not so on one of an API server that is down.
 func TestAKindWhoseGroupCannotBeAskedIsNotUnknown(t *testing.T) {
-	gadgets, other, elsewhere := widgets, widgets, widgets
-	gadgets.Resource, other.Version, elsewhere.Group = "gadgets", "v2", "other.example.com"
+	gadgets, scale, other, elsewhere := widgets, widgets, widgets, widgets
+	gadgets.Resource, scale.Resource, other.Version, elsewhere.Group = "gadgets", "widgets/scale", "v2", "other.example.com"
 	s := newServer(deployments, widgets)
 	s.Resources[1].APIResources = append(s.Resources[1].APIResources, metav1.APIResource{Name: "widgets/scale", Kind: "Scale"})
 	c := New(s, clock.RealClock{})
@@ -144,7 +144,7 @@ func TestAKindWhoseGroupCannotBeAskedIsNotUnknown(t *testing.T) {
 	refresh()
 	want(false, widgets, "Kind")
 	want(true, gadgets, "Gadget")
-	want(true, gadgets, "Scale")
+	want(true, scale, "Scale") // no mapper knows subresources
 	want(true, other, "Kind")
 	want(true, elsewhere, "Kind")
 	anyVersion := widgets
