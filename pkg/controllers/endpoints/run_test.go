@@ -275,6 +275,26 @@ func TestAServiceThatWaitsForTheCacheIsNotDropped(t *testing.T) {
 	controllertest.Eventually(t, "all pods are written", func() bool { return b.listed(t) == maxRetries })
 }
 
+// The same if the API server says that the cache is behind, since an update may have been executed. Pins EP-66, EP-67
+// and EP-75.
+func TestAServiceWhoseDoubtfulWriteConflictsIsNotDropped(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
+	b.Start(t)
+	b.c.memory.noteUnanswered(web, "1")
+	allow := b.Refuse("update endpoints web", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")))
+	b.Run(t, b.c)
+	for i := 1; i <= maxRetries+1; i++ {
+		controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled >= uint64(i) })
+		b.Store(t, testPod(i))
+	}
+	b.AwaitIdle(t)
+	b.WantEvents(t)
+	allow()
+	b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+	b.Clock.Step(reconcile.RecheckAfter)
+	controllertest.Eventually(t, "all pods are written", func() bool { return b.listed(t) == maxRetries+2 })
+}
+
 // Pins EP-63.
 func TestSuccessorRemembersWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)

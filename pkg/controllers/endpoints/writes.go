@@ -215,6 +215,9 @@ func (c *endpointsController) update(
 		if !writes.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
 		}
+		if apierrors.IsConflict(err) && c.memory.doubtful(key, current.ResourceVersion) {
+			return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was updated: %w", err))
+		}
 		c.RecordFailure(ctx, failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)
 	}
