@@ -40,8 +40,18 @@ func CheckPublishable(bundle []byte) error {
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		decoded++
 	}
-	if decoded < bytes.Count(bundle, []byte("-----BEGIN ")) {
+	if decoded < begun(bundle) {
 		return errSkipped
 	}
 	return nil
+}
+
+// begun counts the blocks that begin in a bundle. One in a comment is none: it was taken out on purpose.
+func begun(bundle []byte) (blocks int) {
+	for line := range bytes.Lines(bundle) {
+		if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
+			blocks += bytes.Count(line, []byte("-----BEGIN "))
+		}
+	}
+	return blocks
 }

@@ -1,6 +1,7 @@
 package cabundle
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ func TestCheck(t *testing.T) {
 		"certificate with half an end":     {slices.Concat(pair.Cert, pair.Cert[:len(pair.Cert)-10]), "incomplete"},
 		"certificate cut off by another":   {slices.Concat(pair.Cert[:100], []byte("\n"), pair.Cert), "incomplete"},
 		"certificate that is indented":     {slices.Concat(pair.Cert, []byte("  "), pair.Cert), "incomplete"},
+		"certificate in a comment":         {slices.Concat(pair.Cert, commented(pair.Cert), comment, pair.Cert), ""},
+		"cut off after one in a comment":   {slices.Concat(commented(pair.Cert), pair.Cert, pair.Cert[:100]), "incomplete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Check(tc.bundle)
@@ -46,4 +49,12 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// commented returns the lines of a text as comments.
+func commented(text []byte) (comment []byte) {
+	for line := range bytes.Lines(text) {
+		comment = append(append(comment, "# "...), line...)
+	}
+	return comment
 }
