@@ -116,7 +116,10 @@ func (c config) build(s *cloud.Session, ranges []*net.IPNet) ([]cloud.Part, erro
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gate); err != nil {
 		return nil, fmt.Errorf("setting the feature gates of the library: %w", err)
 	}
-	checked := &confirmed{Routes: routes, nodes: s.Client.CoreV1().Nodes()}
+	checked := &confirmed{Routes: routes, nodes: s.Client.CoreV1().Nodes(), tries: once}
+	if c.watches {
+		checked.tries = patient
+	}
 	library, err := route.New(checked, s.Client, s.NodesInRounds(checked.begin), c.cluster, ranges)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"kcmd.dev/pkg/config/gates"
@@ -170,6 +171,31 @@ func TestARouteOfANodeThatTheCacheDoesNotShowIsKept(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With the gate, no further round may come for hours in which the node of a route could be read. Pins ROUTE-32.
+func TestANodeThatCannotBeReadIsReadAgainInTheSameRound(t *testing.T) {
+	memory := fakecloud.The()
+	memory.Reset()
+	memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"})
+	env := controllertest.New(t, nodeWith("there", "10.244.9.0/24"))
+	c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
+		c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+	})))(t)
+	first := memory.Hold("ListRoutes")
+	t.Cleanup(first.Release)
+	env.Start(t)
+	t.Cleanup(env.Run(t, c))
+	controllertest.Eventually(t, "a round has begun", func() bool { return len(memory.Calls("ListRoutes")) == 1 })
+	reads := 0
+	env.Intercept("list nodes", func(clienttesting.Action) error {
+		if reads++; reads < 3 {
+			return errors.New("busy")
+		}
+		return nil
+	})
+	first.Release()
+	controllertest.Eventually(t, "the route is deleted", func() bool { return len(memory.Calls("DeleteRoute gone")) == 1 })
 }
 
 // A conflict of the provider is tried again, five times in all. What fails in the first round is an event
