@@ -194,6 +194,16 @@ func TestARangeThatMayHaveBeenWrittenIsHeldAfterAnEdit(t *testing.T) {
 			t.Errorf("%d blocks are held, want 5", used)
 		}
 	})
+	t.Run("not executed, smaller blocks, which are seen", func(t *testing.T) {
+		w := begin(t, node("a", "10.0.2.0/24"), smaller)
+		allow := w.Refuse("patch nodes n", lost)
+		w.allot(t, "n")
+		allow()
+		w.show(t, n, node("n", "10.0.0.0/25"))
+		if used := w.ranges.sets[0].used; used != 5 {
+			t.Errorf("%d blocks are held, want 5", used)
+		}
+	})
 	t.Run("not executed, smaller blocks, and no other is left", func(t *testing.T) {
 		w := begin(t, node("a", "10.0.2.0/23"), smaller)
 		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/25]")

@@ -3,6 +3,7 @@ package slicewrites
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -481,6 +482,17 @@ func TestUnseenWritesToSlicesThatEndBeforeTheTakeover(t *testing.T) {
 				t.Errorf("remembers %v", successor.gone)
 			}
 		})
+	}
+}
+
+// An instance can wait for long until it takes over.
+func TestNotAllSlicesThatEndBeforeTheTakeoverAreRemembered(t *testing.T) {
+	successor, _ := testLedger()
+	for n := range maxGone + 1 {
+		successor.DeletedByOthers(testSlice(fmt.Sprint(n)))
+	}
+	if len(successor.gone) != maxGone {
+		t.Errorf("remembers %d, want %d", len(successor.gone), maxGone)
 	}
 }
 
