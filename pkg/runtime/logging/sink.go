@@ -69,8 +69,19 @@ func (s *sink) Enabled(level int) bool { return s.current().Enabled(level) }
 
 // Info implements logr.LogSink.
 func (s *sink) Info(level int, msg string, keysAndValues ...any) {
+	if msg == requestBody || msg == responseBody {
+		keysAndValues = []any{"body", withheld}
+	}
 	s.current().Info(level, msg, keysAndValues...)
 }
+
+// The messages with which client-go logs what requests and responses carry, at level 8 and above: tokens and Secrets
+// among others. In protobuf, nothing tells what it is.
+const (
+	requestBody  = "Request Body"
+	responseBody = "Response Body"
+	withheld     = "(withheld)"
+)
 
 // Error implements logr.LogSink.
 func (s *sink) Error(err error, msg string, keysAndValues ...any) {
