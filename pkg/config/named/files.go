@@ -2,7 +2,8 @@
 //
 //  1. They exist and can be read, kubeconfigs load, PEM files hold what they are used for, and
 //     certificates and keys belong together. Relative paths are relative to the working
-//     directory.
+//     directory. What nothing reads, because a controller is disabled or nothing is served, is
+//     not checked.
 //  2. What the configuration in force names in the same field was good when it came into force.
 //     If it is bad now, that is no fault of the edit: whatever read the file continues with its
 //     earlier content, so the problem is a warning. An edit that adds the name of a file, or
@@ -99,13 +100,17 @@ type fileChecker struct {
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	authn, authz := cfg.Serving.Authentication, cfg.Serving.Authorization
 	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkConnection(cfg.ClientConnection.Server))
-	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
-	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkBundle)
+	if cfg.ControllerEnabled(tokenController) {
+		c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
+	}
+	if slices.ContainsFunc(rootCAReaders, cfg.ControllerEnabled) {
+		c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkBundle)
+	}
 	c.file("metrics.allowListMappingManifest", cfg.Metrics.AllowListMappingManifest, checkAllowList)
 	if cfg.Cloud.Linked() { // nobody else opens it
 		c.file("cloud.configFile", cfg.Cloud.ConfigFile, func(string, []byte) error { return nil })
 	}
-	c.controllers(cfg.Controllers)
+	c.controllers(cfg)
 	if *cfg.Serving.Port == 0 {
 		return
 	}
@@ -116,14 +121,30 @@ func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	c.servingCertificates(cfg.Serving.TLS)
 }
 
-// controllers checks the files that blocks of controllers name.
-func (c *fileChecker) controllers(blocks v1beta1.Controllers) {
-	all := append([]v1beta1.Signer{{Path: v1beta1.AllSigners, CA: blocks.CSRSigning.AllSigners}},
-		blocks.CSRSigning.Signers()...)
-	for _, s := range all {
-		c.authority(s.Path, s.CA)
+const tokenController = "serviceaccount-token-controller"
+
+// rootCAReaders are the controllers that read serviceAccounts.rootCAFile.
+var rootCAReaders = []string{
+	tokenController,
+	"root-ca-certificate-publisher-controller",
+	"kube-apiserver-serving-clustertrustbundle-publisher-controller",
+}
+
+// controllers checks the files that blocks of enabled controllers name.
+func (c *fileChecker) controllers(cfg *v1beta1.KubeControllerManagerConfiguration) {
+	const binder = "persistentvolume-binder-controller"
+	blocks := cfg.Controllers
+	if cfg.ControllerEnabled("certificatesigningrequest-signing-controller") {
+		all := append([]v1beta1.Signer{{Path: v1beta1.AllSigners, CA: blocks.CSRSigning.AllSigners}},
+			blocks.CSRSigning.Signers()...)
+		for _, s := range all {
+			c.authority(s.Path, s.CA)
+		}
 	}
-	const recycler = "controllers.persistentvolume-binder-controller.recycler."
+	if !cfg.ControllerEnabled(binder) {
+		return
+	}
+	const recycler = "controllers." + binder + ".recycler."
 	r := blocks.PersistentVolumeBinder.Recycler
 	c.file(recycler+"nfs.podTemplateFile", r.NFS.PodTemplateFile, checkPodTemplate)
 	c.file(recycler+"hostPath.podTemplateFile", r.HostPath.PodTemplateFile, checkPodTemplate)

@@ -184,6 +184,13 @@ func TestCheckFiles(t *testing.T) {
 		{"CSRS-59: signing CAs that are none", signersText("{certFile: one.crt, privateKeyFile: one.key}", "{certFile: expired.crt, privateKeyFile: expired.key}"),
 			"f.yaml:5:32: controllers.certificatesigningrequest-signing-controller.kubeletServing.certFile: error reading CA cert file \"one.crt\": the certificate is not that of a CA\n" +
 				"f.yaml:6:31: controllers.certificatesigningrequest-signing-controller.legacyUnknown.certFile: error reading CA cert file \"expired.crt\": the certificate has expired: NotAfter=2020-01-02 03:04:05 +0000 UTC"},
+		{"MGR-224: files that nothing reads", "serviceAccounts: {privateKeyFile: gone.key, rootCAFile: gone.crt}\ncontrollerDefaults: {enabled: false}\n" +
+			signersText("{certFile: gone.crt, privateKeyFile: gone.key}", "{certFile: one.crt, privateKeyFile: two.key}") +
+			"  persistentvolume-binder-controller: {recycler: {nfs: {podTemplateFile: gone.yaml}, hostPath: {podTemplateFile: nopod.yaml}}}\n", ""},
+		{"MGR-224: a CA that a single controller publishes", "serviceAccounts: {privateKeyFile: gone.key, rootCAFile: gone.crt}\ncontrollerDefaults: {enabled: false}\n" +
+			"controllers: {root-ca-certificate-publisher-controller: {enabled: true}}\n", "f.yaml:3:57: serviceAccounts.rootCAFile: the file gone.crt does not exist"},
+		{"MGR-224: the key of the one controller that runs", "serviceAccounts: {privateKeyFile: gone.key, rootCAFile: one.crt}\ncontrollerDefaults: {enabled: false}\n" +
+			"controllers: {serviceaccount-token-controller: {enabled: true}}\n", "f.yaml:3:35: serviceAccounts.privateKeyFile: the file gone.key does not exist"},
 		{"signing CAs that do not match", signersText("{certFile: one.crt, privateKeyFile: two.key}", "{certFile: gone.crt, privateKeyFile: text}"),
 			"f.yaml:5:32: controllers.certificatesigningrequest-signing-controller.kubeletServing.certFile: one.crt and two.key do not match: tls: private key does not match public key\n" +
 				"f.yaml:6:31: controllers.certificatesigningrequest-signing-controller.legacyUnknown.certFile: the file gone.crt does not exist\n" +
@@ -233,6 +240,8 @@ func TestCheckEdit(t *testing.T) {
 				"f.yaml:4:42: serving.authentication.clientCAFile: " + gone, []string{"gone.crt"}},
 		{"read by nothing before", "serving: {port: 0, authentication: {clientCAFile: gone.crt}}\n", "serving: {authentication: {clientCAFile: gone.crt}}\n",
 			"f.yaml:3:42: serving.authentication.clientCAFile: " + gone, nil},
+		{"MGR-224: read by a disabled controller before", "controllerDefaults: {enabled: false}\nserviceAccounts: {rootCAFile: gone.crt}\n",
+			"serviceAccounts: {rootCAFile: gone.crt}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: " + gone, nil},
 		{"a pair that no longer belongs together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
 			"f.yaml:3:27: warning: serving.tls.certFile: " + unpair + stays, []string{"one.crt", "two.key"}},
 		{"another key for the same certificate", "serving: {tls: {certFile: one.crt, privateKeyFile: one.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
