@@ -100,6 +100,8 @@ func TestErrors(t *testing.T) {
 		{"three ranges", []string{"--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16,10.2.0.0/16"}, "--service-cluster-ip-range: --service-cluster-ip-range can not contain more than two entries"},
 		{"no workers where upstream wants some", []string{"--concurrent-job-syncs=0"}, "--concurrent-job-syncs: must be 1 to 1000, not 0 (upstream rejects 0 too)"},
 		{"a port", []string{"--secure-port=70000"}, "--secure-port: must be 0 to 65535, not 70000 (upstream rejects it too)"},
+		{"a period of less than a second", []string{"--attach-detach-reconcile-sync-period=500ms"},
+			"--attach-detach-reconcile-sync-period: must be 0s (never), or 1s to 24h, not 500ms (upstream rejects less than 1s and accepts any longer period)"},
 		{"no pause between flushes", []string{"--log-flush-frequency=0"}, "--log-flush-frequency: must be 1ms or more, not 0s (upstream rejects it too)"},
 		{"everything at once", []string{"--concurrent-job-syncs=0", "--tls-min-version=TLS1", "--a", "b", "--concurrent_gc-syncs", "x", "--leader-elect-resource-lock=endpoints", "--kubeconfig"},
 			"unknown flag: --a\n" + `invalid argument "x" for "--concurrent-gc-syncs" flag: strconv.ParseInt: parsing "x": invalid syntax` + "\n" +

@@ -41,7 +41,7 @@ func storageRows() []Row {
 	)
 	return []Row{
 		{Flag: "attach-detach-reconcile-sync-period", Upstream: "AttachDetachController.ReconcilerSyncLoopPeriod", Field: attach + "reconcilerSyncPeriod",
-			How: "0s while disable-attach-detach-reconcile-sync is set", Refused: "upstream rejects less than 1s and accepts any longer period"},
+			How: "0s while disable-attach-detach-reconcile-sync is set", Refused: "upstream rejects less than 1s and accepts any longer period", Rejects: RejectsLow},
 		{Flag: "disable-attach-detach-reconcile-sync", Upstream: "AttachDetachController.DisableAttachDetachReconcilerSync", Field: attach + "reconcilerSyncPeriod",
 			How: "true becomes 0s, never"},
 		{Flag: "disable-force-detach-on-timeout", Upstream: "AttachDetachController.disableForceDetachOnTimeout", Field: attach + "forceDetachOnTimeout", Opposite: true},
