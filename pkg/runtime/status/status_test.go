@@ -180,6 +180,18 @@ func TestTheVerdictBeginsWithTheWorst(t *testing.T) {
 	}{
 		{"good", Status{Leadership: leading, Controllers: []supervisor.Status{running}}, verdict(statuspage.Good, "Everything runs as configured")},
 		{"standby", Status{Controllers: []supervisor.Status{running}}, verdict(statuspage.Good, "Standing by, ready to take over")},
+		{"nothing starts under a lease", Status{Controllers: []supervisor.Status{running}, Leadership: leadership.Status{Leading: true, Leases: []leadership.LeaseStatus{
+			{Lock: "main", Leading: true, Problem: "leases is forbidden"}, {Lock: "group/a", Problem: "not held"},
+		}}}, verdict(statuspage.Bad, "Nothing more starts under the lock main: leases is forbidden")},
+		{"a standby that cannot read the lease", Status{Controllers: []supervisor.Status{running}, Leadership: leadership.Status{Leases: []leadership.LeaseStatus{
+			{Lock: "main", Election: &election.Status{Holder: "node-2", Renewed: now.Add(-time.Minute), LastError: "connection refused", LastErrorTime: now}},
+		}}}, verdict(statuspage.Warn, "The last request for the lease of the lock main failed: connection refused")},
+		{"a standby that could not read the lease once", Status{Controllers: []supervisor.Status{running}, Leadership: leadership.Status{Leases: []leadership.LeaseStatus{
+			{Lock: "main", Election: &election.Status{Holder: "node-2", Renewed: now, LastError: "connection refused", LastErrorTime: now.Add(-time.Minute)}},
+		}}}, verdict(statuspage.Good, "Standing by, ready to take over")},
+		{"a holder that cannot renew the lease", Status{Controllers: []supervisor.Status{running}, Leadership: leadership.Status{Leading: true, Leases: []leadership.LeaseStatus{
+			{Lock: "main", Leading: true, Election: &election.Status{Leading: true, Renewed: now.Add(-3 * time.Second), LastError: "connection refused", LastErrorTime: now}},
+		}}}, verdict(statuspage.Warn, "The last request for the lease of the lock main failed: connection refused")},
 		{"rejected", Status{Leadership: leading, Configuration: Configuration{Rejected: "x", Generation: 3}},
 			verdict(statuspage.Bad, "The configuration file was rejected; generation 3 stays in force")},
 		{"last good", Status{Leadership: leading, Configuration: Configuration{Rejected: "x", Generation: 1, LastGood: &LastGood{}}},

@@ -90,6 +90,7 @@ func judge(s Status, now time.Time) statuspage.Verdict {
 		note(statuspage.Bad, "%s not healthy: %s", plural(len(failing), "controller is", "controllers are"), strings.Join(failing, ", "))
 	}
 	noteConfiguration(s.Configuration, note)
+	noteLeases(s.Leadership, note)
 	if s.Connection.Error != "" {
 		note(statuspage.Warn, "New credentials cannot be used; the previous ones stay in use")
 	}
@@ -120,6 +121,18 @@ func noteConfiguration(c Configuration, note func(t statuspage.Tone, format stri
 	}
 	if c.NotKept != "" {
 		note(statuspage.Warn, "The configuration in force is not kept as the last good one")
+	}
+}
+
+// noteLeases notes why nothing more starts under a lease that is held, and which leases cannot be read or renewed.
+func noteLeases(l leadership.Status, note func(t statuspage.Tone, format string, args ...any)) {
+	for _, lock := range l.Leases {
+		if lock.Leading && lock.Problem != "" {
+			note(statuspage.Bad, "Nothing more starts under the lock %s: %s", lock.Lock, lock.Problem)
+		}
+		if e := lock.Election; e != nil && e.LastError != "" && e.LastErrorTime.After(e.Renewed) {
+			note(statuspage.Warn, "The last request for the lease of the lock %s failed: %s", lock.Lock, e.LastError)
+		}
 	}
 }
 
