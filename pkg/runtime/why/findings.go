@@ -93,23 +93,33 @@ func (a *Answer) findRemains(caches Caches, n *corev1.Namespace) {
 // maxRemains is how many objects are named that keep a namespace.
 const maxRemains = 10
 
-// removers are the controllers that remove the finalizers of Kubernetes.
+// removers are those that remove the finalizers of Kubernetes and of its CSI sidecars.
 var removers = map[string]string{
-	metav1.FinalizerDeleteDependents:                                 "garbage-collector-controller",
-	metav1.FinalizerOrphanDependents:                                 "garbage-collector-controller",
-	"batch.kubernetes.io/job-tracking":                               "job-controller",
-	"kubernetes.io/pvc-protection":                                   "persistentvolumeclaim-protection-controller",
-	"kubernetes.io/pv-protection":                                    "persistentvolume-protection-controller",
-	"networking.k8s.io/service-cidr-finalizer":                       "service-cidr-controller",
-	"resource.kubernetes.io/delete-protection":                       "resourceclaim-controller",
-	"service.kubernetes.io/load-balancer-cleanup":                    "the service controller of the cloud provider",
-	"external-provisioner.volume.kubernetes.io/finalizer":            "the CSI provisioner",
-	"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": "the CSI snapshot controller",
-	"kubernetes.io/vac-protection":                                   "volumeattributesclass-protection-controller",
-	"scheduling.k8s.io/podgroup-protection":                          "podgroup-protection-controller",
+	metav1.FinalizerDeleteDependents:                      "garbage-collector-controller",
+	metav1.FinalizerOrphanDependents:                      "garbage-collector-controller",
+	"batch.kubernetes.io/job-tracking":                    "job-controller",
+	"customresourcecleanup.apiextensions.k8s.io":          "the API server",
+	"kubernetes.io/pvc-protection":                        "persistentvolumeclaim-protection-controller",
+	"kubernetes.io/pv-controller":                         "persistentvolume-binder-controller",
+	"kubernetes.io/pv-protection":                         "persistentvolume-protection-controller",
+	"networking.k8s.io/service-cidr-finalizer":            "service-cidr-controller",
+	"resource.kubernetes.io/delete-protection":            "resourceclaim-controller",
+	"service.kubernetes.io/load-balancer-cleanup":         "the service controller of the cloud provider",
+	"external-provisioner.volume.kubernetes.io/finalizer": "the CSI provisioner",
+	"kubernetes.io/vac-protection":                        "volumeattributesclass-protection-controller",
+	"scheduling.k8s.io/podgroup-protection":               "podgroup-protection-controller",
 }
 
+// The CSI attacher has a finalizer for each driver, the CSI snapshot controller several.
+const attacherPrefix, snapshotPrefix = "external-attacher/", "snapshot.storage.kubernetes.io/"
+
 func remover(finalizer string) string {
+	switch {
+	case strings.HasPrefix(finalizer, attacherPrefix):
+		return "which the CSI attacher removes"
+	case strings.HasPrefix(finalizer, snapshotPrefix):
+		return "which the CSI snapshot controller removes"
+	}
 	if who, ok := removers[finalizer]; ok {
 		return "which " + who + " removes"
 	}

@@ -329,6 +329,23 @@ func TestWhatIsLeftOfANamespace(t *testing.T) {
 	}
 }
 
+func TestWhoRemovesAFinalizer(t *testing.T) {
+	for finalizer, want := range map[string]string{
+		"kubernetes.io/pvc-protection":                                   "which persistentvolumeclaim-protection-controller removes",
+		"kubernetes.io/pv-controller":                                    "which persistentvolume-binder-controller removes",
+		"customresourcecleanup.apiextensions.k8s.io":                     "which the API server removes",
+		"snapshot.storage.kubernetes.io/pvc-as-source-protection":        "which the CSI snapshot controller removes",
+		"external-attacher/ebs-csi-aws-com":                              "which the CSI attacher removes",
+		"example.com/hold":                                               "which no controller of Kubernetes removes: whoever set it has to",
+		"foregroundDeletion":                                             "which garbage-collector-controller removes",
+		"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": "which the CSI snapshot controller removes",
+	} {
+		if got := remover(finalizer); got != want {
+			t.Errorf("%s: got %q, want %q", finalizer, got, want)
+		}
+	}
+}
+
 func TestFinalizersOfAnObject(t *testing.T) {
 	w := newWorld()
 	deleted := metav1.NewTime(now)
