@@ -104,7 +104,7 @@ func (c *daemonSetController) compareNode(ctx context.Context, name string, form
 			continue
 		}
 		was, is := blueprint.onAny(logger, former), blueprint.onAny(logger, node)
-		if was.run && !is.run || node != nil && concerned(is, present[reconcile.KeyOf(ds)], ds.Status.NumberMisscheduled) {
+		if was.exceeds(is) || node != nil && concerned(is, present[reconcile.KeyOf(ds)], ds.Status.NumberMisscheduled) {
 			c.owners.Enqueue(reconcile.Fresh, ds)
 		}
 	}
@@ -117,6 +117,12 @@ func (b *blueprint) onAny(logger klog.Logger, node *corev1.Node) eligibility {
 		return eligibility{}
 	}
 	return b.placement.on(logger, node)
+}
+
+// exceeds reports whether a pod should run, or may stay, that should or may not with the other eligibility. The pod may
+// be pinned to the node and not scheduled, so that the index of pods by node does not show it.
+func (e eligibility) exceeds(other eligibility) bool {
+	return e.run && !other.run || e.remain && !other.remain
 }
 
 // concerned reports whether a set has to act on a node. That includes a set that counts

@@ -74,6 +74,32 @@ func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
 	}
 }
 
+// Before that, the node may have got a taint with which the pod could stay. Pins DS-68.
+func TestATaintedNodeTakesItsUnscheduledPodAlong(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, h *harness){
+		"it is deleted":      func(t *testing.T, h *harness) { h.Remove(t, newNode("n1")) },
+		"it drives pods out": func(t *testing.T, h *harness) { h.Store(t, newNode("n1", taint("NoExecute"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"))
+			h.c.owners.Queue = h.c.owners.Loop
+			h.Start(t)
+			h.Run(t, h.c)
+			waitForPods(t, h, 2)
+			h.Store(t, newNode("n1", taint("NoSchedule")))
+			h.EventuallyAsTimePasses(t, "the pod is out of place, and nothing is left to do", time.Second, func() bool {
+				waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
+				return h.set(t).Status.NumberMisscheduled == 1 && len(waiting) == 0 && h.Idle()
+			})
+			leave(t, h)
+			waitForPods(t, h, 1)
+			h.EventuallyAsTimePasses(t, "the status is written", time.Second, func() bool {
+				return h.set(t).Status.NumberMisscheduled == 0
+			})
+		})
+	}
+}
+
 func waitForPods(t *testing.T, h *harness, n int) {
 	t.Helper()
 	h.EventuallyAsTimePasses(t, fmt.Sprintf("there are %d pods", n), 10*time.Millisecond, func() bool {
