@@ -148,12 +148,53 @@ func TestPodDeletionsMatterToARecreation(t *testing.T) {
 				}
 			}
 			h.CatchUp(t)
-			h.c.podDeleted(podOf(rs, "deleted", corev1.PodRunning))
+			h.c.podEnded(podOf(rs, "deleted", corev1.PodRunning))
 			if got := h.c.owners.Loop.Inspect().Depth; got != tc.want {
 				t.Errorf("%d Deployments are queued, want %d", got, tc.want)
 			}
 			h.WantRequests(t)
 		})
+	}
+}
+
+// The ReplicaSet may not count terminating pods, and something may keep a pod that has ended. Pins DEP-56.
+func TestTheEndOfThePodsLetsARecreationGoOn(t *testing.T) {
+	old := makeSet(1, 0)
+	pod := func(phase corev1.PodPhase) *corev1.Pod {
+		return controllertest.Changed(podOf(old, "p", phase), controllertest.Terminating)
+	}
+	h := newHarness(t, makeDeployment(1, image("v2"), recreating, withoutDeadline), old, pod(corev1.PodRunning))
+	h.run(t)
+	h.AwaitIdle(t)
+	if n := len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)); n != 1 {
+		t.Fatalf("there are %d ReplicaSets while an old pod runs", n)
+	}
+	h.Store(t, pod(corev1.PodFailed))
+	h.eventually(t, "the new ReplicaSet is created", func() bool {
+		return len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)) == 2
+	})
+}
+
+// Pins DEP-56.
+func TestWhichUpdateIsTheEndOfAPod(t *testing.T) {
+	rs := makeSet(1, 1)
+	running, failed := podOf(rs, "p", corev1.PodRunning), podOf(rs, "p", corev1.PodFailed)
+	another := controllertest.Changed(podOf(rs, "p", corev1.PodRunning), func(p *corev1.Pod) { p.UID = "another" })
+	for name, tc := range map[string]struct {
+		old, pod *corev1.Pod
+		want     bool
+	}{
+		"it has failed":           {running, failed, true},
+		"it has succeeded":        {running, podOf(rs, "p", corev1.PodSucceeded), true},
+		"it is unknown":           {running, podOf(rs, "p", corev1.PodUnknown), false},
+		"it goes on":              {podOf(rs, "p", corev1.PodPending), running, false},
+		"it was another that ran": {running, another, true},
+		"it had ended":            {failed, failed, false},
+		"another that had ended":  {failed, another, false},
+	} {
+		if got := ends(tc.old, tc.pod); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
@@ -163,9 +204,9 @@ func TestPodsOfNobodyDoNotMatter(t *testing.T) {
 	h.CatchUp(t)
 	bare := podOf(makeSet(1, 1), "bare", corev1.PodRunning)
 	bare.OwnerReferences = nil
-	h.c.podDeleted(bare)
-	h.c.podDeleted(podOf(makeSet(2, 1), "of-a-gone-set", corev1.PodRunning))
-	h.c.podDeleted(podOf(makeSet(1, 1, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" }), "of-a-namesake", corev1.PodRunning))
+	h.c.podEnded(bare)
+	h.c.podEnded(podOf(makeSet(2, 1), "of-a-gone-set", corev1.PodRunning))
+	h.c.podEnded(podOf(makeSet(1, 1, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" }), "of-a-namesake", corev1.PodRunning))
 	if got := h.c.owners.Loop.Inspect().Depth; got != 0 {
 		t.Errorf("%d Deployments are queued, want 0", got)
 	}
