@@ -6,8 +6,9 @@
 //  1. A Job is a candidate once it is finished, has ttlSecondsAfterFinished set and is not
 //     being deleted. It expires that many seconds after the transition of its first
 //     condition Complete or Failed that is True.
-//  2. A candidate that has not expired is enqueued for when it expires. A change of the time to
-//     live causes an event, which enqueues it for the new, possibly earlier time.
+//  2. A candidate that has not expired is enqueued for when it expires, or in an hour if that is
+//     earlier, so that no key waits long for a Job that is gone. A change of the time to live
+//     causes an event, which enqueues it for the new, possibly earlier time.
 //  3. An expired Job is deleted in the foreground, on condition that UID and resource version
 //     are still those of the cache. Otherwise the event of the newer state follows. That takes
 //     one request, and respects a time to live that was changed at the last moment.

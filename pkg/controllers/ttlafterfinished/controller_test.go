@@ -184,6 +184,42 @@ func TestAJobThatWasRecreatedLivesForItsOwnTime(t *testing.T) {
 	})
 }
 
+// Whoever creates Jobs may delete them long before their time, as a CronJob does that keeps the last three of them.
+// Pins TTLF-22.
+func TestNothingWaitsLongForAJobThatIsGone(t *testing.T) {
+	const ttl = 30 * 24 * 60 * 60
+	env, c := fixture(t, job(start, ttl))
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.Remove(t, job(start, ttl))
+	controllertest.Eventually(t, "the Job is gone", func() bool {
+		_, err := c.jobs.Jobs(key.Namespace).Get(key.Name)
+		return apierrors.IsNotFound(err)
+	})
+	env.EventuallyAsTimePasses(t, "nothing waits for it", 10*time.Minute, func() bool {
+		if passed := env.Clock.Since(start); passed > 2*time.Hour {
+			t.Fatalf("after %v: %+v", passed, c.loop.Keys(func(string) bool { return true }))
+		}
+		return len(c.loop.Keys(func(string) bool { return true })) == 0
+	})
+}
+
+// It is looked at in between. Pins TTLF-7 and TTLF-22.
+func TestAJobLivesForAllOfALongTime(t *testing.T) {
+	const ttl = 5 * time.Hour
+	env, c := fixture(t, job(start, int32(ttl.Seconds())))
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.EventuallyAsTimePasses(t, "the Job is deleted", 10*time.Minute, func() bool {
+		_, exists := controllertest.Stored[*batchv1.Job](t, env, key.Namespace, key.Name)
+		if lived := env.Clock.Since(start); !exists && lived < ttl {
+			t.Fatalf("the Job was deleted after %v", lived)
+		}
+		return !exists
+	})
+	env.WantRequests(t, "delete jobs job")
+}
+
 // The time of the end is that of another clock, which may be ahead: the time to live counts from there. Pins TTLF-14.
 func TestAJobThatFinishesInTheFuture(t *testing.T) {
 	env, c := fixture(t, job(start.Add(20*time.Second), 60))
