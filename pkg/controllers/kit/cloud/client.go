@@ -115,10 +115,21 @@ func (j *judged) uid(name string) (types.UID, bool) {
 	return "", false
 }
 
-// Get implements typedcorev1.NodeInterface.
+// Get implements typedcorev1.NodeInterface. In a round, it returns no later node of the name of one that the provider
+// was asked about: the library would taint it for the answer. The patch that follows names the version that was read.
 func (n nodes) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Node, error) {
 	node, err := n.NodeInterface.Get(n.guard.bind(ctx), name, o)
-	return node, asFailure(err)
+	if err != nil {
+		return node, asFailure(err)
+	}
+	if uid, ok := n.judged.uid(name); ok && uid != node.UID {
+		return nil, recreated(name)
+	}
+	return node, nil
+}
+
+func recreated(node string) error {
+	return fmt.Errorf("node %s was recreated since the cloud provider was asked about it", node)
 }
 
 // Patch implements typedcorev1.NodeInterface.
@@ -139,7 +150,7 @@ func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*core
 // the same name: the library then asks again.
 func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOptions) (*corev1.Node, error) {
 	if n.guard.asked.another(node) {
-		return nil, fmt.Errorf("node %s was recreated since the cloud provider was asked about it", node.Name)
+		return nil, recreated(node.Name)
 	}
 	written, err := n.NodeInterface.Update(n.guard.bind(ctx), node, o)
 	if err == nil {

@@ -43,6 +43,32 @@ func TestDeletionNamesTheNodeThatWasJudged(t *testing.T) {
 	}
 }
 
+// The library reads a node by its name again to taint it because the provider said that it is shut down. Pins CNLC-24.
+func TestANodeIsNotTaintedForAnEarlierOneOfItsName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		judged  []*corev1.Node
+		tainted bool
+	}{
+		"the provider was asked about it":   {[]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "new")}, true},
+		"it was asked about an earlier one": {[]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "old")}, false},
+		"it was asked about other nodes":    {[]*corev1.Node{nodeOf("b", "old")}, true},
+		"there are no rounds":               {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, nodeOf("a", "new"))
+			session := &Session{Client: newClient(env.Env, newWorld(t).guard)}
+			if tc.judged != nil {
+				session.Judged(tc.judged)
+			}
+			taint := &corev1.Taint{Key: "shutdown", Effect: corev1.TaintEffectNoSchedule}
+			err := nodehelpers.AddOrUpdateTaintOnNode(session.Client, "a", taint)
+			if tainted := len(env.Writes()) == 1; tainted != tc.tainted || (err == nil) != tc.tainted {
+				t.Errorf("it was tainted: %t, want %t, %v", tainted, tc.tainted, err)
+			}
+		})
+	}
+}
+
 // The library takes a Service that its cache lacks for gone, and deletes the load balancer. Pins SLB-32.
 func TestAServiceIsGoneByTheAPIServer(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
