@@ -15,16 +15,18 @@ import (
 type ca struct {
 	files   authority.Files
 	inForce atomic.Pointer[authority.Authority]
-	// problem is why the files are not in force, empty if they are. Only follow uses it.
-	problem string
+	// problem is why nothing is to be signed with what the files contain, nil if it is. Once the controller runs, only
+	// follow uses it.
+	problem error
 }
 
+// loadCA reads a CA. One that has expired is in force as well until another one replaces it: nothing is signed with it.
 func loadCA(files authority.Files, now time.Time) (*ca, error) {
-	read, err := readCA(files, now)
+	read, err := files.Read()
 	if err != nil {
 		return nil, err
 	}
-	c := &ca{files: files}
+	c := &ca{files: files, problem: read.Expired(now)}
 	c.inForce.Store(read)
 	return c, nil
 }
@@ -76,18 +78,17 @@ func (c *signingController) retryWith(ctx context.Context, renewed *ca) {
 // renew puts the content of the files in force if it is valid, and reports whether the CA has changed. It logs each
 // problem once.
 func (c *ca) renew(ctx context.Context, now time.Time) bool {
-	logger := klog.FromContext(ctx).WithValues("certFile", c.files.Cert, "privateKeyFile", c.files.Key)
-	was := c.problem
+	logger, was := c.logger(ctx), c.problem
 	next, err := readCA(c.files, now)
 	if err != nil {
-		if c.problem = err.Error(); c.problem != was {
+		if c.problem = err; was == nil || was.Error() != err.Error() {
 			logger.Error(err, "The CA of a signer has changed and cannot be used; the previous one stays in force")
 		}
 		return false
 	}
-	c.problem = ""
+	c.problem = nil
 	if next.Equal(c.inForce.Load()) {
-		if was != "" {
+		if was != nil {
 			logger.Info("The files contain the CA in force again")
 		}
 		return false
@@ -96,4 +97,8 @@ func (c *ca) renew(ctx context.Context, now time.Time) bool {
 	logger.Info("The CA of a signer has changed",
 		"subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
 	return true
+}
+
+func (c *ca) logger(ctx context.Context) klog.Logger {
+	return klog.FromContext(ctx).WithValues("certFile", c.files.Cert, "privateKeyFile", c.files.Key)
 }

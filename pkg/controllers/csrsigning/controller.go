@@ -14,9 +14,11 @@
 //     spec, and the duration that the spec requests: at least ten minutes, at most what is
 //     configured, and never past the end of the CA. It is never a CA certificate.
 //  5. A CA is a pair of files. When they change they are read again, and nothing restarts. Requests
-//     that could not be signed before are retried with a new CA. An invalid pair is an error of New.
-//     If a pair becomes invalid later, that is logged, and the CA that was read before stays in
-//     force.
+//     that could not be signed before are retried with a new CA. An invalid pair is an error of New,
+//     and so it is if all CAs have expired. If some have, the signers with the others sign. If a
+//     pair becomes invalid later, that is logged, and the CA that was read before stays in force.
+//  6. The CAs in force are handed over. Where the files contain one that has expired, the next
+//     instance continues with that of its predecessor.
 //
 // Behaviour: docs/specs/certificatesigningrequest-signing-controller.md.
 package csrsigning
@@ -129,8 +131,9 @@ func (c *signingController) Run(ctx context.Context) error {
 	return reconcile.Run(ctx, c.Env, c.begin, c.loop.Run, c.follow)
 }
 
-// begin logs which signers sign nothing.
+// begin takes over the CAs in force where the files contain expired ones, and logs which signers sign nothing.
 func (c *signingController) begin(ctx context.Context) error {
+	c.takeOver(ctx)
 	for _, name := range c.skipped {
 		klog.FromContext(ctx).Info("Skipping CSR signer controller because specific files were specified "+
 			"for other signers and not this one", "controller", name)

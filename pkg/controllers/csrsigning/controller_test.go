@@ -549,6 +549,101 @@ func TestANewCASignsWhatWaits(t *testing.T) {
 	}
 }
 
+// The CA of one signer has expired when the process starts, or another one becomes the leader: the others sign. Pins
+// CSRS-67.
+func TestAnExpiredCAKeepsNoOtherSignerFromSigning(t *testing.T) {
+	pair, expired := files(t), expiredFiles(t)
+	other := csr(t, to(legacy), func(r *certificatesv1.CertificateSigningRequest) { r.Name = "other" })
+	env := controllertest.New(t, csr(t), other)
+	c, err := newController(env.Env, config{duration: time.Hour, authorities: [4]authority.Files{2: pair, 3: expired}})
+	must.Succeed(t, err)
+	log := began(t, c)
+	if strings.Count(log, "cannot be used; its requests wait until the files change") != 1 ||
+		!strings.Contains(log, expired.Cert) || !strings.Contains(log, "the certificate has expired") {
+		t.Errorf("log: %s", log)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	signed := func(name string) func() bool {
+		return func() bool {
+			r := controllertest.MustStored[*certificatesv1.CertificateSigningRequest](t, env, "", name)
+			return len(r.Status.Certificate) > 0
+		}
+	}
+	controllertest.Eventually(t, "the signer whose CA is valid signs", signed("csr"))
+	controllertest.Eventually(t, "the request of the other one waits", func() bool { return c.loop.Retries("other") > 0 })
+	if signed("other")() {
+		t.Error("an expired CA has signed")
+	}
+	pki.CA(t, now).Write(t, filepath.Dir(expired.Cert))
+	env.FilesChanged <- struct{}{}
+	controllertest.Eventually(t, "it signs with its new CA", signed("other"))
+}
+
+// The files of a CA are replaced by those of one that has expired, and then the controller restarts, which an edit may
+// cause: the CA that was in force stays. Pins CSRS-67.
+func TestASuccessorKeepsTheCAInForce(t *testing.T) {
+	const kept, waits = "cannot be used; the previous one stays in force", "cannot be used; its requests wait"
+	expired := pki.CA(t, now.AddDate(-3, 0, 0))
+	for name, tc := range map[string]struct {
+		next    pki.Pair
+		renamed bool
+		later   time.Duration
+		keeps   bool
+		says    string
+	}{
+		"expired":                          {next: expired, keeps: true, says: kept},
+		"another one that is valid":        {next: pki.CA(t, now)},
+		"the files have other names":       {next: expired, renamed: true, says: waits},
+		"the previous one has expired too": {next: expired, later: 2 * 365 * 24 * time.Hour, says: waits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, pair, valid := controllertest.New(t), files(t), pki.CA(t, now.Add(tc.later))
+			validCert, validKey := valid.Write(t, t.TempDir())
+			cfg := config{duration: time.Hour, authorities: [4]authority.Files{{Cert: validCert, Key: validKey}, 2: pair}}
+			before, err := newController(env.Env, cfg)
+			must.Succeed(t, err)
+			began(t, before)
+			first := before.signers[client].ca.inForce.Load()
+
+			folder := filepath.Dir(pair.Cert)
+			if tc.renamed {
+				folder = t.TempDir()
+			}
+			certFile, keyFile := tc.next.Write(t, folder) // before the predecessor is told of it
+			cfg.authorities[2] = authority.Files{Cert: certFile, Key: keyFile}
+			env.Clock.SetTime(now.Add(tc.later))
+			env.Succeed(before.HandOver())
+			c, err := newController(env.Env, cfg)
+			must.Succeed(t, err)
+			log := began(t, c)
+			if got := c.signers[client].ca.inForce.Load(); (got == first) != tc.keeps {
+				t.Errorf("the previous CA is in force: %v", got == first)
+			}
+			if got := strings.Count(log, "cannot be used"); (got == 1) != (tc.says != "") || !strings.Contains(log, tc.says) {
+				t.Errorf("log: %s", log)
+			}
+			if left := c.HandOver()[cfg.authorities[2]]; left != c.signers[client].ca.inForce.Load() {
+				t.Error("its successor would get another CA")
+			}
+		})
+	}
+}
+
+// began begins a controller, and returns what it logs.
+func began(t *testing.T, c *signingController) string {
+	t.Helper()
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	must.Succeed(t, c.begin(klog.NewContext(t.Context(), logger)))
+	return logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+}
+
+// expiredFiles makes a CA that has expired.
+func expiredFiles(t testing.TB) authority.Files {
+	certFile, keyFile := pki.CA(t, now.AddDate(-3, 0, 0)).Write(t, t.TempDir())
+	return authority.Files{Cert: certFile, Key: keyFile}
+}
+
 // A kubelet creates its request again under the same name. Pins CSRS-63.
 func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 	env, c := start(t, one(files(t)))

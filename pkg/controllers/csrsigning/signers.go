@@ -34,7 +34,8 @@ type signer struct {
 	ca *ca
 }
 
-// equip gives each signer that has files its CA. Signers with the same files share one.
+// equip gives each signer that has files its CA. Signers with the same files share one. It is an error if all CAs have
+// expired. If some have, their signers wait, and the others sign.
 func (c *signingController) equip(files [len(profiles)]authority.Files) error {
 	byFiles := map[authority.Files]*ca{}
 	for i, p := range profiles {
@@ -46,12 +47,31 @@ func (c *signingController) equip(files [len(profiles)]authority.Files) error {
 		if shared == nil {
 			var err error
 			if shared, err = loadCA(files[i], c.Clock.Now()); err != nil {
-				return fmt.Errorf("failed to init %s certificate controller: %w", p.name, err)
+				return initFailed(p, err)
 			}
 			byFiles[files[i]] = shared
 			c.cas = append(c.cas, shared)
 		}
 		c.signers[p.name] = &signer{profile: p, ca: shared}
 	}
-	return nil
+	return c.allExpired()
+}
+
+// allExpired returns the error of the first signer if all CAs have expired.
+func (c *signingController) allExpired() error {
+	var first error
+	for _, p := range profiles {
+		switch s := c.signers[p.name]; {
+		case s == nil: // it has no files
+		case s.ca.problem == nil:
+			return nil
+		case first == nil:
+			first = initFailed(p, s.ca.problem)
+		}
+	}
+	return first
+}
+
+func initFailed(p profile, err error) error {
+	return fmt.Errorf("failed to init %s certificate controller: %w", p.name, err)
 }

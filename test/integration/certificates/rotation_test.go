@@ -75,7 +75,7 @@ func use(t *testing.T, ca v1beta1.SigningCA) {
 
 // TestTheCAFollowsItsFiles is not parallel: it edits the manager's configuration. What is read
 // of a pair, good or bad, restarts nothing, and what is known of its key is nowhere.
-// Pins CSRS-53 and CSRS-58.
+// Pins CSRS-53, CSRS-58 and CSRS-67.
 func TestTheCAFollowsItsFiles(t *testing.T) {
 	now, folder := time.Now(), t.TempDir()
 	first, second, expired := pki.CA(t, now), pki.CA(t, now), pki.CA(t, now.AddDate(-3, 0, 0))
@@ -97,18 +97,20 @@ func TestTheCAFollowsItsFiles(t *testing.T) {
 	inLog(t, from, "The CA of a signer has changed\"", certFile)
 	signedBy("second", second)
 
-	for what, bad := range map[string]struct {
+	for _, bad := range []struct {
+		what string
 		pair pki.Pair
 		says string
 	}{
-		"expired":  {expired, "the certificate has expired: NotAfter="},
-		"half":     {pki.Pair{Cert: second.Cert, Key: second.Key[:len(second.Key)/2]}, "failed to find any PEM data in key input"},
-		"switched": {pki.Pair{Cert: second.Key, Key: second.Cert}, "PEM inputs may have been switched"},
+		{"expired", expired, "the certificate has expired: NotAfter="},
+		{"half", pki.Pair{Cert: second.Cert, Key: second.Key[:len(second.Key)/2]},
+			"failed to find any PEM data in key input"},
+		{"switched", pki.Pair{Cert: second.Key, Key: second.Cert}, "PEM inputs may have been switched"},
 	} {
 		from = logSize(t)
 		bad.pair.Write(t, folder)
 		inLog(t, from, "cannot be used; the previous one stays in force", certFile, bad.says)
-		signedBy(what, second)
+		signedBy(bad.what, second)
 	}
 	// An edit that concerns something else is made nevertheless.
 	must.Succeed(t, cluster.Manager.Edit(t.Context(), func(c *manager.Config) { c.Logging.Verbosity++ }))
@@ -124,6 +126,23 @@ func TestTheCAFollowsItsFiles(t *testing.T) {
 		c.Controllers.CSRSigning.CertificateDuration = duration
 		c.Logging.Verbosity-- // what is in force already would be no edit
 	}))
+	sameGenerations(t, before)
+	// Files that can be read and contain a CA that has expired are no reason to reject it: the CA in force is handed over.
+	from = logSize(t)
+	expired.Write(t, folder)
+	inLog(t, from, "cannot be used; the previous one stays in force", certFile, "the certificate has expired: NotAfter=")
+	harness.CarryOut(t, cluster.Manager, func(c *manager.Config) {
+		c.Controllers.CSRSigning.CertificateDuration = &metav1.Duration{Duration: 24 * time.Hour}
+	})
+	if generations(t)[signing] == before[signing] {
+		t.Error("the edit does not restart the controller")
+	}
+	signedBy("kept", second)
+	harness.CarryOut(t, cluster.Manager, func(c *manager.Config) {
+		c.Controllers.CSRSigning.CertificateDuration = duration
+	})
+	signedBy("kept-again", second)
+	before = generations(t)
 	from = logSize(t)
 	second.Write(t, folder)
 	inLog(t, from, "The files contain the CA in force again", certFile)
