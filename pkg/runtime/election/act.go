@@ -150,10 +150,9 @@ func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Leas
 	}
 	e.forget() // another version is stored, or it is unknown which
 	e.conflicts++
+	// The write may conflict with itself: client-go repeats a request that is answered with 5xx and Retry-After,
+	// although it may have been carried out. So the record still counts as written.
 	conflict := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
-	if conflict {
-		e.written.drop(d.spec)
-	}
 	if !conflict || e.conflicts > maxConflicts {
 		e.failed(ctx, fmt.Errorf("writing lease: %w", err))
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -90,15 +91,15 @@ func (e *Elector) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.requestTimeout())
 	defer cancel()
 	candidates := e.opts.Coordinated.Client.CoordinationV1beta1().LeaseCandidates(e.opts.Namespace)
-	candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err == nil {
-		candidate.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
-		_, err = candidates.Update(ctx, candidate, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the API server pings candidates
+		candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
+		if err == nil {
+			candidate.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
+			_, err = candidates.Update(ctx, candidate, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("withdrawing lease candidate %s: %w", klog.KRef(e.opts.Namespace, e.opts.Identity), err)
 	}
 	return nil

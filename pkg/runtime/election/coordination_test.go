@@ -12,7 +12,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/fakeclient"
@@ -226,6 +229,29 @@ func TestReleasedCandidateIsNotChosenAgain(t *testing.T) {
 		}
 		if holderOf(s.stored()) != "" {
 			t.Errorf("the lease: %+v", s.stored().Spec)
+		}
+	})
+}
+
+// TestACandidateThatIsPingedMeanwhileIsWithdrawn: the API server pings all candidates when it begins to choose.
+// Pins MGR-221.
+func TestACandidateThatIsPingedMeanwhileIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a, _ := s.chosen(t, "a")
+		pinged := false
+		a.PrependReactor("update", "leasecandidates", func(clienttesting.Action) (bool, k8sruntime.Object, error) {
+			if pinged {
+				return false, nil, nil
+			}
+			pinged = true
+			return true, nil, apierrors.NewConflict(v1beta1.Resource("leasecandidates"), "a", errors.New("pinged"))
+		})
+		if err := a.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if renewed := candidateOf(t, a).Spec.RenewTime; !pinged || renewed.Unix() != 0 {
+			t.Errorf("pinged: %t, the candidate was renewed at %v", pinged, renewed)
 		}
 	})
 }

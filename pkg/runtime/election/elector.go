@@ -113,7 +113,7 @@ type Elector struct {
 	published  State
 
 	// mu guards what follows. It is never held during a request. lease, view and term are
-	// written by the holder of turn only, but for view.renewNow, holdOff and watched.
+	// written by the holder of turn only, but for view.renewNow, retryAt, holdOff and watched.
 	mu       sync.Mutex
 	timings  Timings
 	metadata metadata
@@ -197,12 +197,16 @@ func (e *Elector) Lease() *coordinationv1.Lease {
 }
 
 // SetTimings changes the timings at once, without giving up the lease: the holder renews
-// now, so that other candidates learn of the new duration.
+// now, so that other candidates learn of the new duration. An attempt that has failed is
+// repeated after the new RetryPeriod if that is sooner.
 func (e *Elector) SetTimings(t Timings) {
 	e.mu.Lock()
 	if e.timings != t {
 		e.timings = t
 		e.view.renewNow = true
+		if retryAt := e.opts.Clock.Now().Add(t.RetryPeriod); retryAt.Before(e.view.retryAt) {
+			e.view.retryAt = retryAt
+		}
 		if e.term != nil {
 			e.term.limit(e.view.renewedAt.Add(t.validFor(secondsOf(e.lease))))
 		}

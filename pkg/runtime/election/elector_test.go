@@ -11,9 +11,12 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 // Pins MGR-81, MGR-82, MGR-83 and MGR-157.
@@ -448,6 +451,58 @@ func TestTimingsChangeLive(t *testing.T) {
 		pass(5 * time.Second)
 		if term.Valid() {
 			t.Fatal("a term outlives the lease that others know of")
+		}
+	})
+}
+
+// A write that etcd was too slow for is answered with 500 and Retry-After, although it may be stored. client-go then
+// sends it again, which conflicts with the first time. Pins MGR-218.
+func TestALeaseIsHeldIfItsWriteConflictsWithItself(t *testing.T) {
+	held := func(by string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &by, LeaseDurationSeconds: ptr.To[int32](15),
+			AcquireTime: &metav1.MicroTime{Time: time.Now()}, RenewTime: &metav1.MicroTime{Time: time.Now()},
+		}}
+	}
+	for name, lease := range map[string]*coordinationv1.Lease{
+		"there was none":     nil,
+		"it was released":    held(""),
+		"its holder is dead": held("dead"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.repeats = true
+				if lease != nil {
+					s.store(lease, watch.Added)
+				}
+				a := s.run(t, "a", defaults)
+				pass(16 * time.Second)
+				s.do(func() { s.repeats = false })
+				pass(defaults.RetryPeriod + maxJitter)
+				synctest.Wait()
+				a.leading(t)
+			})
+		})
+	}
+}
+
+// An attempt that has failed is repeated after the retry period in force. Pins MGR-222.
+func TestAShorterRetryPeriodAppliesToAFailedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", Timings{LeaseDuration: time.Hour, RenewDeadline: 55 * time.Minute, RetryPeriod: 40 * time.Minute})
+		pass(time.Second)
+		term := a.leading(t)
+		s.do(func() { a.down = true })
+		pass(40 * time.Minute)
+		synctest.Wait()
+		s.do(func() { a.down = false })
+		a.SetTimings(Timings{LeaseDuration: time.Hour, RenewDeadline: 55 * time.Minute, RetryPeriod: 2 * time.Second})
+		pass(3 * time.Second)
+		synctest.Wait()
+		if _, _, _, _, renewed := deref(s.stored()); time.Since(renewed.Time) > 2*time.Second || a.leading(t) != term {
+			t.Errorf("renewed %v ago", time.Since(renewed.Time))
 		}
 	})
 }

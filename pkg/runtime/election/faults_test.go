@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // TestNeverTwoValidTerms puts candidates through random faults for hours of fake time, with
@@ -39,13 +41,22 @@ func (c *candidate) hangFor(d time.Duration) {
 	})
 }
 
+// ahead is a clock that is set a little forward.
+type ahead struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (a ahead) Now() time.Time { return a.RealClock.Now().Add(a.by) }
+
 func surviveFaults(t *testing.T, r *rand.Rand, identities map[string]string) {
 	s := newServer()
 	var all []*process
 	for _, name := range []string{"a", "b", "c"} {
 		all = append(all, s.runWith(t, name, defaults, func(o *Options) {
 			o.Identity = identities[name]
-			// Requests take no time here: without the moment two would write the same times.
+			// Requests take no time here: with equal clocks two would write the same times.
+			o.Clock = ahead{by: map[string]time.Duration{"b": 7 * time.Microsecond}[name]}
 			delay := map[string]time.Duration{"b": time.Millisecond, "c": 2 * time.Second}[name]
 			o.Delay = func() time.Duration { return delay }
 		}))
@@ -57,7 +68,7 @@ func surviveFaults(t *testing.T, r *rand.Rand, identities map[string]string) {
 		pass(span(2 * time.Second))
 		backoff := span(5 * time.Second)
 		p := all[r.IntN(len(all))]
-		switch r.IntN(10) {
+		switch r.IntN(11) {
 		case 0:
 			s.do(func() { p.down = true })
 		case 1:
@@ -73,8 +84,10 @@ func surviveFaults(t *testing.T, r *rand.Rand, identities map[string]string) {
 			p.SetAnnotations(map[string]string{"turn": fmt.Sprint(turn)})
 		case 6:
 			yields.Go(func() { _ = p.Yield(context.Background(), p.State().Term, backoff) }) // may hang like any request
+		case 7:
+			s.do(func() { s.repeats = true })
 		default:
-			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
+			s.do(func() { s.repeats, p.down, p.deaf, p.noWatch = false, false, false, false })
 		}
 		synctest.Wait()
 		valid := 0

@@ -89,7 +89,7 @@ func withSpec(l *coordinationv1.Lease, spec coordinationv1.LeaseSpec) *coordinat
 
 // records are those that this process has written as the holder: first the stored one, as far
 // as is known, then those that may have been stored. They are identified by their times,
-// which every holder sets.
+// which every holder sets, to the microsecond.
 type records []times
 
 // times are those of a record in microseconds, to which they are rounded on the wire.
@@ -111,13 +111,6 @@ func (r *records) add(s coordinationv1.LeaseSpec) {
 		*r = slices.Delete(*r, 1, 2)
 	}
 	*r = append(*r, timesOf(s))
-}
-
-// drop forgets a record that was refused.
-func (r *records) drop(s coordinationv1.LeaseSpec) {
-	if n := slices.Index(*r, timesOf(s)); n >= 0 {
-		*r = slices.Delete(*r, n, n+1)
-	}
 }
 
 // confirm records the record that is stored. Those that were sent before it are not.

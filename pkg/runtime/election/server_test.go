@@ -42,6 +42,7 @@ type server struct {
 	version int
 	watches map[*stream]*candidate
 	latency time.Duration // of every request: a candidate that never waits costs time, too
+	repeats bool          // writes are sent once more, as client-go does when it is asked to retry
 }
 
 // candidate is a client of a server with faults of its own.
@@ -88,6 +89,9 @@ func (c *candidate) react(a clienttesting.Action) (bool, runtime.Object, error) 
 		return true, nil, errDown
 	}
 	lease, err := s.handle(a)
+	if s.repeats && a.GetVerb() != "get" {
+		lease, err = s.handle(a)
+	}
 	if c.deaf {
 		return true, nil, context.DeadlineExceeded
 	}

@@ -83,6 +83,11 @@ func TestWhatDoesNotMakeARecordForeign(t *testing.T) {
 			pass(5 * time.Second)
 			s.do(func() { a.deaf = false })
 		},
+		"answers to repeated writes": func(s *server, _ *process) {
+			s.do(func() { s.repeats = true })
+			pass(5 * time.Second)
+			s.do(func() { s.repeats = false })
+		},
 		"times as they are sent": func(s *server, _ *process) {
 			s.edit(func(l *coordinationv1.Lease) {
 				l.Spec.RenewTime.Time = l.Spec.RenewTime.Truncate(time.Microsecond).In(time.FixedZone("elsewhere", 3600))

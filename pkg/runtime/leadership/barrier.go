@@ -20,13 +20,16 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	ledger := k.connection.Ledger()
 	if t.Acquired == nil {
 		// Without leader election any earlier process ended before this one began, and the
-		// first reads of its caches are consistent. If this process ran controllers on another
-		// connection, they have written until now.
-		ledger.Inherit(takeover.NothingWritten(), t.Began)
-		if k.moved {
-			k.barrier, k.barriers = l.newBarrier(k, takeover.NothingLeft(), l.options.Clock.Now()), map[string]*takeover.Barrier{}
-			k.barrier.Begin(k.connection.CachesOf(k.Controllers))
+		// first reads of its caches are consistent. That is not so if the lock follows another one: until then this
+		// process has written over another connection, or another process has held the lease.
+		if !k.follows {
+			ledger.Inherit(takeover.NothingWritten(), t.Began)
+			return
 		}
+		now := l.options.Clock.Now()
+		ledger.Inherit(takeover.NothingLeft(), now)
+		k.barrier, k.barriers = l.newBarrier(k, takeover.NothingLeft(), now), map[string]*takeover.Barrier{}
+		k.barrier.Begin(k.connection.CachesOf(k.Controllers))
 		return
 	}
 	left := takeover.LeftOn(t.Before)

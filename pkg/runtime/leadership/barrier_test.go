@@ -188,6 +188,29 @@ func TestAConnectionThatReplacesAnotherWaitsForWhatThatWrote(t *testing.T) {
 	l.endTerm(k)
 }
 
+// The process has stood by with its caches until leader election is turned off. Another one has written until it was
+// stopped for that. Pins MGR-219.
+func TestTheEndOfLeaderElectionWaitsForWhatOthersWrote(t *testing.T) {
+	for name, elector := range map[string]*election.Elector{"it was on": {}, "it was off": nil} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+			k, old := lockOf(mainLease, "a"), lockOf(mainLease, "a")
+			old.elector = elector
+			l.locks = []*Lock{old}
+			l.Adopt(t.Context(), []*Lock{k}, v1beta1.NewDefault(), func(string) []string { return []string{"a"} })
+			l.beginTerm(k, election.Always())
+			if waits := k.barrierOf("a") != nil; waits != (elector != nil) {
+				t.Errorf("something is waited for: %t", waits)
+			}
+			want := map[bool]string{true: "*=?", false: "*=0"}[elector != nil]
+			if got := k.connection.Ledger().Versions().String(); got != want {
+				t.Errorf("the ledger has %q, want %q", got, want)
+			}
+			l.endTerm(k)
+		})
+	}
+}
+
 // What follows the term ends with the lock, which may be replaced many times.
 func TestATermWithoutLeaderElectionEndsWithItsLock(t *testing.T) {
 	k := lockOf(mainLease, "a")

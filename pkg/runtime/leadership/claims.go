@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -109,6 +110,7 @@ func (l *Leadership) answered(ctx context.Context, k *Lock, term *election.Term,
 	}
 	k.trouble = ""
 	live := k.connection.Observer().Live(leases, l.identityOf(k), k.key.main, read)
+	live = slices.DeleteFunc(live, func(c claims.Claim) bool { return l.isOwn(c.Holder) }) // by an earlier identity
 	waited := k.admission.Blocked()
 	changed := k.admission.Answer(q, live)
 	l.granted(k, waited)

@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/loop"
 )
@@ -76,7 +77,8 @@ type shared struct {
 
 	mu       sync.Mutex // guards what follows
 	shown    []shown
-	outdated uint64 // the newest connection since whose beginning etcd was restored; 0 if there is none
+	outdated uint64                  // the newest connection since whose beginning etcd was restored; 0 if there is none
+	uniques  map[claims.Lease]string // the random part of the identity, by main lease
 }
 
 // New makes a Leadership without locks.
@@ -154,7 +156,7 @@ func (l *Leadership) Adopt(ctx context.Context, next []*Lock, cfg *v1beta1.KubeC
 		k.first = before == nil
 		k.after = map[*Lock]bool{}
 		for _, old := range l.retiring {
-			k.moved = k.moved || old.key.connection != k.key.connection
+			k.follows = k.follows || old.key.connection != k.key.connection || old.elector != nil && k.elector == nil
 			if old.Name == k.Name || old.key.lease == k.key.lease {
 				k.after[old] = true
 			}
@@ -282,18 +284,29 @@ func (l *Leadership) Locks() []*Lock { return l.locks }
 // all returns the locks in force and those that are still to be given back.
 func (l *Leadership) all() []*Lock { return append(slices.Clone(l.locks), l.retiring...) }
 
-// SetTimings changes the rhythm of all elections live.
+// SetTimings changes the rhythm of all elections live. What waits does so no longer than it would from now on.
 func (l *Leadership) SetTimings(c v1beta1.LeaderElection) {
+	now := l.options.Clock.Now()
+	retry, lease := now.Add(c.RetryPeriod.Duration), now.Add(c.LeaseDuration.Duration)
 	for _, k := range l.all() {
 		if k.elector != nil {
 			k.elector.SetTimings(timingsOf(c))
 		}
+		k.askAt = earlier(k.askAt, retry)
 	}
+	l.nextRequest, l.nextHandOver = earlier(l.nextRequest, lease), earlier(l.nextHandOver, lease)
 	step := time.Duration(0)
 	if c.Spread == v1beta1.SpreadBalanced {
 		step = c.RetryPeriod.Duration / 2
 	}
 	l.step.Store(int64(step))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // End cancels what waits, and returns the errors.

@@ -45,14 +45,14 @@ type Lock struct {
 	cancel    context.CancelFunc
 	running   sync.WaitGroup // the elector
 
-	begun  bool
-	first  bool           // it is there since the process started
-	moved  bool           // controllers of this process ran on another connection before
-	after  map[*Lock]bool // what has to be given back before this lock begins
-	always *election.Term // without leader election, once it has begun
+	begun   bool
+	first   bool           // it is there since the process started
+	follows bool           // without a lease: there may have been writes since caches were filled, see beginTerm
+	after   map[*Lock]bool // what has to be given back before this lock begins
+	always  *election.Term // without leader election, once it has begun
 
-	// barrier is what controllers wait for that start under the lock, nil without leader
-	// election; barriers are those of controllers that came to the lock later than the term.
+	// barrier is what controllers wait for that start under the lock, nil without a lease unless the
+	// lock follows another one; barriers are those of controllers that came to the lock later than the term.
 	barrier  *takeover.Barrier
 	barriers map[string]*takeover.Barrier
 	arrivals map[string]bool // controllers that ran, or may have run, under another lock before

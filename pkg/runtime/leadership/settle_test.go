@@ -173,3 +173,31 @@ func TestNothingIsMissedThatBecomesDueWhileTheLoopSettles(t *testing.T) {
 		})
 	}
 }
+
+// What waits for a time that follows from the timings waits no longer than the timings in force say. Pins MGR-222.
+func TestShorterTimingsApplyToWhatWaits(t *testing.T) {
+	clk := clocktesting.NewFakeClock(start())
+	l := New(Options{Tasks: tasks(t), Runner: &runner{}, Clock: clk})
+	k := lockOf(mainLease, "a")
+	l.locks = []*Lock{k}
+	long := v1beta1.NewDefault().LeaderElection
+	long.LeaseDuration.Duration, long.RetryPeriod.Duration = time.Hour, 40*time.Minute
+	l.election = long
+	k.term = election.Always()
+	l.answered(t.Context(), k, k.term, k.admission.Ask(), nil, start(), errors.New("down"))
+	l.nextRequest, l.nextHandOver = start().Add(time.Hour), start().Add(time.Hour)
+	short := v1beta1.NewDefault().LeaderElection
+	l.SetTimings(short)
+	if got := k.askAt.Sub(start()); got != short.RetryPeriod.Duration {
+		t.Errorf("other processes are asked for after %v", got)
+	}
+	for what, at := range map[string]time.Time{"request": l.nextRequest, "handover": l.nextHandOver} {
+		if got := at.Sub(start()); got != short.LeaseDuration.Duration {
+			t.Errorf("the next %s is after %v", what, got)
+		}
+	}
+	l.SetTimings(long)
+	if got := k.askAt.Sub(start()); got != short.RetryPeriod.Duration {
+		t.Errorf("other processes are asked for after %v", got)
+	}
+}
