@@ -235,7 +235,7 @@ func TestAPodWhoseDeletionAtOnceWasCutOffIsEnded(t *testing.T) {
 	})
 }
 
-// rewriteInEtcd changes an object without the API server's leave.
+// rewriteInEtcd changes an object behind the API server's back.
 func rewriteInEtcd(t *testing.T, key string, change func(*corev1.Pod)) {
 	t.Helper()
 	ask := func(path string, question, answer any) {
