@@ -163,6 +163,43 @@ func TestWhatNeedsNoEviction(t *testing.T) {
 	}
 }
 
+// While the pod is read, which waits for the limits of the client, the administrator may have removed the taint.
+//
+// Pins DTE-67.
+func TestAnEvictionThatIsCancelledDuringTheReadDoesNotTakePlace(t *testing.T) {
+	later := rule("r", everything, noExecute, func(r *resourcev1beta2.DeviceTaintRule) {
+		r.Spec.Taint.TimeAdded = &metav1.Time{Time: seconds(90)}
+	})
+	for name, tc := range map[string]struct {
+		change  func(*testing.T, *controllertest.Env, *evictionController)
+		events  []string
+		pending int
+	}{
+		"it is cancelled": {func(t *testing.T, env *controllertest.Env, c *evictionController) {
+			t.Helper()
+			hide(t, env, c, rule("r", everything, noExecute))
+		}, []string{cancelling}, -1},
+		"it is postponed": {func(t *testing.T, env *controllertest.Env, c *evictionController) {
+			t.Helper()
+			show(t, env, c, later)
+		}, nil, 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := dueWorld(t)
+			env.Intercept("get pods pod", func(clienttesting.Action) error {
+				tc.change(t, env, c)
+				return nil
+			})
+			if err := c.reconcile(env.Context(), podItem); err != nil {
+				t.Fatal(err)
+			}
+			env.WantRequests(t, "get pods pod")
+			env.WantEvents(t, tc.events...)
+			wantPending(t, c, tc.pending)
+		})
+	}
+}
+
 // Pins DTE-20 and DTE-22.
 func TestAPodThatIsBeingDeletedCountsAsEvicted(t *testing.T) {
 	env, c := dueWorld(t, controllertest.Terminating)

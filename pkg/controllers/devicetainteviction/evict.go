@@ -13,16 +13,12 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// evict deletes a pod when its appointment is due. If the appointment was cancelled, it does nothing. If
-// the appointment was postponed, it enqueues the pod again for the new time. Only a read or the cache proves
-// that the pod is gone: an admission webhook can reject a write with NotFound too.
+// evict deletes a pod when its appointment is due, also after the pod was read: that waits for the limits of the
+// client. Only a read or the cache proves that the pod is gone: an admission webhook can reject a write with NotFound
+// too.
 func (c *evictionController) evict(ctx context.Context, key item) error {
-	made, ok := c.appointmentWith(key)
-	if !ok {
-		return nil
-	}
-	if left := made.due.Sub(c.Clock.Now()); left > 0 {
-		c.loop.AddAfter(key, left)
+	made, due := c.dueAppointment(key)
+	if !due {
 		return nil
 	}
 	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
@@ -31,6 +27,9 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 		return nil
 	}
 	if err == nil {
+		if made, due = c.dueAppointment(key); !due {
+			return nil
+		}
 		err = c.delete(ctx, pod)
 	}
 	switch {
@@ -46,10 +45,20 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 	return nil
 }
 
-func (c *evictionController) appointmentWith(key item) (appointment, bool) {
+// dueAppointment returns the appointment for a pod if it is due. If it was cancelled, there is none. If it was
+// postponed, it enqueues the pod again for the new time.
+func (c *evictionController) dueAppointment(key item) (made appointment, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.appointments.with(key)
+	made, ok := c.appointments.with(key)
+	if !ok {
+		return appointment{}, false
+	}
+	if left := made.due.Sub(c.Clock.Now()); left > 0 {
+		c.loop.AddAfter(key, left)
+		return appointment{}, false
+	}
+	return made, true
 }
 
 // delete marks a pod as the target of a disruption and deletes it with its own grace period, unless the pod

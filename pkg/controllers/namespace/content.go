@@ -34,8 +34,8 @@ type content struct {
 	// canList and canDeleteTogether are what the type supports according to discovery. The
 	// server may still answer that it does not.
 	canList, canDeleteTogether bool
-	// shown is set once a list has shown an item.
-	shown bool
+	// served is set once a list, or the deletion of the collection, has shown that the type is served.
+	served bool
 	// stillDeleted fails unless the namespace is still the one to sweep, and still being deleted.
 	stillDeleted func(context.Context) error
 }
@@ -76,8 +76,8 @@ func (c *namespaceController) inspect(
 	if err != nil {
 		return false, 0, err
 	}
-	of.shown = len(running) > 0
-	return !of.shown, graceOf(running, c.Clock.Since(ns.DeletionTimestamp.Time)), nil
+	of.served = true
+	return len(running) == 0, graceOf(running, c.Clock.Since(ns.DeletionTimestamp.Time)), nil
 }
 
 func (c *namespaceController) listPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
@@ -154,20 +154,22 @@ func (c *content) isEmpty(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	c.shown = len(list.Items) > 0
-	return !c.shown && list.Continue == ""
+	c.served = true
+	return len(list.Items) == 0 && list.Continue == ""
 }
 
-// list returns every item; listed is false if the type cannot be listed. That is an error once a list has shown an
-// item: one server of several may not serve the type, and the items are still there.
+// list returns every item; listed is false if the type cannot be listed. That is an error once the type was seen to be
+// served: one server of several may not serve it, and the items are still there.
 func (c *content) list(ctx context.Context) (items []metav1.Object, listed bool, err error) {
 	if !c.canList {
 		return nil, false, nil
 	}
 	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.client.List(ctx, options)
+		page, err := c.client.List(ctx, options)
+		c.served = c.served || err == nil
+		return page, err
 	}).List(ctx, metav1.ListOptions{})
-	if unsupported(err) && !c.shown {
+	if unsupported(err) && !c.served {
 		return nil, false, nil
 	}
 	if err != nil {
@@ -181,7 +183,6 @@ func (c *content) list(ctx context.Context) (items []metav1.Object, listed bool,
 		items = append(items, object)
 		return nil
 	})
-	c.shown = c.shown || len(items) > 0
 	return items, err == nil, err
 }
 
@@ -233,6 +234,7 @@ func (c *content) deleteAll(ctx context.Context) error {
 		}
 		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
 		if !unsupported(err) {
+			c.served = c.served || err == nil
 			return err
 		}
 	}

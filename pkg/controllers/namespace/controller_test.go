@@ -312,17 +312,21 @@ func TestTypesThatServeLessThanTheySay(t *testing.T) {
 // Of several servers one may not serve the type: its items are still there.
 func TestATypeThatWasShownIsNotCleanBecauseItIsNoLongerFound(t *testing.T) {
 	for name, tc := range map[string]struct {
-		lists    []error // the answers in order; the last one is repeated
-		together error   // the answer to the deletion of the collection
+		lists      []error // the answers in order; the last one is repeated
+		together   error   // the answer to the deletion of the collection
+		emptyFirst bool    // lists begin with an empty page
 	}{
-		"NS-75: not found":                        {[]error{nil, notFound(widgets)}, nil},
-		"NS-75: not supported":                    {[]error{nil, methodNotSupported(widgets, "list")}, nil},
-		"NS-75: not found, then shown, and so on": {[]error{notFound(widgets), nil, notFound(widgets)}, notFound(widgets)},
+		"NS-75: not found":                        {lists: []error{nil, notFound(widgets)}},
+		"NS-75: not supported":                    {lists: []error{nil, methodNotSupported(widgets, "list")}},
+		"NS-75: not found, then shown, and so on": {lists: []error{notFound(widgets), nil, notFound(widgets)}, together: notFound(widgets)},
+		"NS-75: not found after an empty page":    {lists: []error{nil, notFound(widgets)}, together: notFound(widgets), emptyFirst: true},
+		"NS-75: only the collection is found":     {lists: []error{notFound(widgets)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods, widgets), terminating())
 			finalized := f.finalized()
 			f.store.put(widgets, "w", "example.com/hold")
+			f.store.emptyFirst[widgets] = tc.emptyFirst
 			f.store.refused["deletecollection widgets"] = tc.together
 			left := tc.lists
 			f.store.onList = func(schema.GroupVersionResource, int64) {
@@ -332,6 +336,7 @@ func TestATypeThatWasShownIsNotCleanBecauseItIsNoLongerFound(t *testing.T) {
 			if err := f.reconcile(f.Context(), "ns"); !errors.Is(err, want) || len(*finalized) != 0 {
 				t.Fatalf("reconcile = %v, finalized %v, want %v", err, *finalized, want)
 			}
+			f.store.refused["deletecollection widgets"] = notFound(widgets)
 			if err := f.reconcile(f.Context(), "ns"); err != nil || len(*finalized) != 1 {
 				t.Errorf("while the type is not served at all: reconcile = %v, finalized %v", err, *finalized)
 			}

@@ -23,9 +23,36 @@ import (
 type recycles struct {
 	mu sync.Mutex
 	of map[types.UID]recyclerPod
+	// waits ends the wait for a pod, of those that this instance waits for.
+	waits map[types.UID]context.CancelFunc
 }
 
-func newRecycles() *recycles { return &recycles{of: map[types.UID]recyclerPod{}} }
+func newRecycles() *recycles {
+	return &recycles{of: map[types.UID]recyclerPod{}, waits: map[types.UID]context.CancelFunc{}}
+}
+
+// wait begins the wait for the pod of a volume. The context ends when the volume is not to be emptied any more.
+func (r *recycles) wait(ctx context.Context, volume types.UID) (needed context.Context, done func()) {
+	needed, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits[volume] = cancel
+	return needed, func() {
+		cancel()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waits, volume)
+	}
+}
+
+// endWait ends the wait for the pod of a volume, if there is one.
+func (r *recycles) endWait(volume types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if end, ok := r.waits[volume]; ok {
+		end()
+	}
+}
 
 func (r *recycles) podOf(volume types.UID) (recyclerPod, bool) {
 	r.mu.Lock()
@@ -88,6 +115,9 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 	err = c.runRecycler(stopping, working, live, plugin.RecyclerPod(live))
 	switch {
 	case errors.Is(err, errHandedOver):
+		return
+	case errors.Is(err, errNotNeeded):
+		c.abandonRecycle(working, v.UID)
 		return
 	case err != nil:
 		c.failRecycle(working, live, fmt.Sprintf("Recycle failed: %v", err))

@@ -404,6 +404,62 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 	}
 }
 
+// The pod of this instance ends as well when its volume is not to be emptied any more: it would go on deleting what
+// the next claim of the volume stores.
+//
+// Pins PVB-134.
+func TestARecyclerPodEndsWhenItsVolumeIsNotToBeEmptiedAnyMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		claim   *pvc
+		changes []func(*pv)
+		gone    bool
+	}{
+		"the volume is free":           {changes: []func(*pv){inPhase(corev1.VolumeAvailable), func(v *pv) { v.Spec.ClaimRef = nil }}},
+		"the volume is kept":           {changes: []func(*pv){policy(corev1.PersistentVolumeReclaimRetain)}},
+		"a driver reclaims the volume": {changes: []func(*pv){noted(volume.AnnMigratedTo, "csi.example.com")}},
+		"the volume is of another":     {claim: aClaim(recreatedClaim, naming("volume")), changes: []func(*pv){claimedBy("second-uid"), inPhase(corev1.VolumeBound)}},
+		"the volume is gone":           {gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle())
+			recycling(t, f)
+			f.WantRequests(t, append(asked, createPod)...)
+			allow := f.Refuse(deletePod, apierrors.NewServiceUnavailable("boom"))
+			if tc.claim != nil {
+				f.Store(t, tc.claim)
+			}
+			if tc.gone {
+				f.Remove(t, toRecycle())
+				f.c.volumeGone(toRecycle())
+			} else {
+				f.Store(t, toRecycle(tc.changes...))
+				f.catchUp(t)
+				if err := f.c.reconcileVolume(f.Context(), "volume"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			controllertest.Eventually(t, "the pod is to be deleted", func() bool { return slices.Contains(f.Requests(), deletePod) })
+			f.c.operations.await()
+			wantRemembered(t, f)
+			allow()
+			if tc.gone {
+				f.c.resync(f.Context(), f.Context())
+				f.c.operations.await()
+			} else {
+				f.mustSync(t, f.syncVolume)
+			}
+			f.WantRequests(t, deletePod)
+			if _, ok := f.c.recycles.podOf("volume-uid"); ok {
+				t.Error("the pod is remembered")
+			}
+			f.WantEvents(t)
+			if stored, ok := controllertest.Stored[*pv](t, f.Env, "", "volume"); ok && stored.Status.Phase == corev1.VolumeFailed {
+				t.Error("the volume is Failed")
+			}
+		})
+	}
+}
+
 // The instance may no longer write, and so cannot see what becomes of the pod.
 //
 // Pins PVB-120.
@@ -435,7 +491,7 @@ func TestARecyclerPodGoesOnWhenTheLeaseIsLost(t *testing.T) {
 		seen.stop()
 		fence()
 		for range 20 { // the order in which a select sees what ends is random
-			if err := f.c.awaitRecycler(t.Context(), working, toRecycle(), recyclerPod{}, seen); !errors.Is(err, errHandedOver) {
+			if err := f.c.awaitRecycler(t.Context(), working, working, toRecycle(), recyclerPod{}, seen); !errors.Is(err, errHandedOver) {
 				t.Fatalf("got %v", err)
 			}
 		}

@@ -21,6 +21,9 @@ import (
 // continues.
 var errHandedOver = errors.New("the instance is to stop")
 
+// errNotNeeded ends the wait for a pod because its volume is not to be emptied any more.
+var errNotNeeded = errors.New("the volume is not to be emptied any more")
+
 // runRecycler empties a volume by a pod, and deletes the pod. If a predecessor has started the pod, it is
 // waited for.
 func (c *binderController) runRecycler(
@@ -31,11 +34,14 @@ func (c *binderController) runRecycler(
 		return err
 	}
 	defer seen.stop()
+	needed, done := c.recycles.wait(working, v.UID) // before the pod is known to stopRecycle
+	defer done()
 	started, err := c.beginRecycle(working, v, pod)
 	if err != nil {
 		return err
 	}
-	if err = c.awaitRecycler(stopping, working, v, started, seen); errors.Is(err, errHandedOver) {
+	err = c.awaitRecycler(stopping, working, needed, v, started, seen)
+	if errors.Is(err, errHandedOver) || errors.Is(err, errNotNeeded) {
 		return err
 	}
 	deleted := c.deletePod(working, started)
@@ -115,17 +121,21 @@ func (c *binderController) beginRecycle(
 	return started, nil
 }
 
-// awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume.
+// awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume. needed is derived
+// from working, and ends also when the volume is not to be emptied any more.
 func (c *binderController) awaitRecycler(
-	stopping, working context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches,
+	stopping, working, needed context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches,
 ) error {
 	pods, events := seen.pods.ResultChan(), seen.events.ResultChan()
 	for pods != nil || events != nil {
 		select {
 		case <-stopping.Done():
 			return errHandedOver
-		case <-working.Done():
-			return errHandedOver
+		case <-needed.Done():
+			if working.Err() != nil {
+				return errHandedOver
+			}
+			return errNotNeeded
 		case e, ok := <-pods:
 			if !ok {
 				pods = nil
@@ -191,7 +201,7 @@ func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error
 	return err
 }
 
-// abandonRemnants deletes the pods that a predecessor started to empty volumes that are gone.
+// abandonRemnants deletes the pods that were started to empty volumes that are gone.
 func (c *binderController) abandonRemnants() {
 	for volume, pod := range c.recycles.copied() {
 		if v := c.volumes.get(pod.volume); v == nil || v.UID != volume {
@@ -200,21 +210,21 @@ func (c *binderController) abandonRemnants() {
 	}
 }
 
-// stopRecycle starts to delete the pod, if any, that a predecessor started to empty a volume. It does not
-// do so while this instance empties the volume.
+// stopRecycle starts to delete the pod, if any, that empties a volume: by ending the operation that waits for it, or
+// by one of its own, if there is none.
 func (c *binderController) stopRecycle(volume string, uid types.UID) {
 	if _, ok := c.recycles.podOf(uid); !ok {
 		return
 	}
+	c.recycles.endWait(uid)
 	c.operations.start(recycleName(volume, uid), func(_, working context.Context) error {
 		c.abandonRecycle(working, uid)
 		return nil
 	})
 }
 
-// abandonRecycle deletes the pod that a predecessor started to empty a volume which is not to be emptied
-// any more. If that fails, the next pass tries again: when the volume is released again, it must not count
-// as emptied by this pod.
+// abandonRecycle deletes the pod that was started to empty a volume which is not to be emptied any more. If that
+// fails, the next pass tries again: when the volume is released again, it must not count as emptied by this pod.
 func (c *binderController) abandonRecycle(ctx context.Context, volume types.UID) {
 	pod, ok := c.recycles.podOf(volume)
 	if !ok {
