@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -90,19 +89,31 @@ func (e *Elector) withdraw(ctx context.Context) error {
 	e.candidacy.Wait()
 	ctx, cancel := context.WithTimeout(ctx, e.requestTimeout())
 	defer cancel()
-	candidates := e.opts.Coordinated.Client.CoordinationV1beta1().LeaseCandidates(e.opts.Namespace)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the API server pings candidates
-		candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
-		if err == nil {
-			candidate.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
-			_, err = candidates.Update(ctx, candidate, metav1.UpdateOptions{})
+	var err error
+	for range withdrawals {
+		if err = e.expire(ctx); !apierrors.IsConflict(err) {
+			break
 		}
-		return err
-	})
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("withdrawing lease candidate %s: %w", klog.KRef(e.opts.Namespace, e.opts.Identity), err)
 	}
 	return nil
+}
+
+// withdrawals are attempted at most while they conflict with writes of the API server, which pings candidates.
+const withdrawals = 5
+
+// expire marks the LeaseCandidate as expired.
+func (e *Elector) expire(ctx context.Context) error {
+	candidates := e.opts.Coordinated.Client.CoordinationV1beta1().LeaseCandidates(e.opts.Namespace)
+	candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	candidate.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
+	_, err = candidates.Update(ctx, candidate, metav1.UpdateOptions{})
+	return err
 }
 
 // stand keeps the LeaseCandidate of this process until ctx ends: client-go's part of
