@@ -610,7 +610,7 @@ func TestASuccessorKeepsTheCAInForce(t *testing.T) {
 			if tc.renamed {
 				folder = t.TempDir()
 			}
-			certFile, keyFile := tc.next.Write(t, folder) // before the predecessor is told of it
+			certFile, keyFile := tc.next.Write(t, folder) // before the predecessor has read them
 			cfg.authorities[2] = authority.Files{Cert: certFile, Key: keyFile}
 			env.Clock.SetTime(now.Add(tc.later))
 			env.Succeed(before.HandOver())

@@ -204,7 +204,7 @@ func TestNothingWaitsLongForAJobThatIsGone(t *testing.T) {
 	})
 }
 
-// It is looked at in between. Pins TTLF-7 and TTLF-22.
+// Its key returns in between. Pins TTLF-7 and TTLF-22.
 func TestAJobLivesForAllOfALongTime(t *testing.T) {
 	const ttl = 5 * time.Hour
 	env, c := fixture(t, job(start, int32(ttl.Seconds())))

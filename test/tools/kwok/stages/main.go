@@ -5,9 +5,9 @@
 // The YAML is the one kwok publishes for this version, embedded in its module,
 // so that the sandbox simulates nodes and pods as the pinned kwok does, but for one thing: a pod
 // that is deleted without a grace period is left to the API server for ten seconds. kwok deletes
-// pods by name, and would delete the next pod of that name if it comes late. It is not left to the
-// API server for ever: that first marks such a pod and then removes it, and one whose request ends
-// in between stays, until its kubelet removes it.
+// pods by name, and would delete the next pod of that name if it comes late. It deletes the pod in the
+// end: the API server marks such a pod before it removes it, and a request that is cut off in between
+// leaves it marked until its kubelet removes it.
 package main
 
 import (
