@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
@@ -56,15 +57,8 @@ func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
 		"it is relabelled": func(t *testing.T, h *harness) { h.Store(t, controllertest.Changed(newNode("n1"), zone("b"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, true, newSet(inA), controllertest.Changed(newNode("n0"), zone("a")), controllertest.Changed(newNode("n1"), zone("a")))
-			h.c.owners.Queue = h.c.owners.Loop
-			h.Start(t)
-			h.Run(t, h.c)
-			waitForPods(t, h, 2)
-			h.EventuallyAsTimePasses(t, "nothing is left to do", time.Second, func() bool {
-				waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
-				return h.set(t).Status.CurrentNumberScheduled == 2 && len(waiting) == 0 && h.Idle()
-			})
+			h := runOnTwoNodes(t, newSet(inA), controllertest.Changed(newNode("n0"), zone("a")), controllertest.Changed(newNode("n1"), zone("a")))
+			h.awaitQuiet(t, "both nodes have their pods", func(s appsv1.DaemonSetStatus) bool { return s.CurrentNumberScheduled == 2 })
 			leave(t, h)
 			waitForPods(t, h, 1)
 			h.EventuallyAsTimePasses(t, "the status is written", time.Second, func() bool {
@@ -81,16 +75,9 @@ func TestATaintedNodeTakesItsUnscheduledPodAlong(t *testing.T) {
 		"it drives pods out": func(t *testing.T, h *harness) { h.Store(t, newNode("n1", taint("NoExecute"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"))
-			h.c.owners.Queue = h.c.owners.Loop
-			h.Start(t)
-			h.Run(t, h.c)
-			waitForPods(t, h, 2)
+			h := runOnTwoNodes(t, newSet(), newNode("n0"), newNode("n1"))
 			h.Store(t, newNode("n1", taint("NoSchedule")))
-			h.EventuallyAsTimePasses(t, "the pod is out of place, and nothing is left to do", time.Second, func() bool {
-				waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
-				return h.set(t).Status.NumberMisscheduled == 1 && len(waiting) == 0 && h.Idle()
-			})
+			h.awaitQuiet(t, "the pod is out of place", func(s appsv1.DaemonSetStatus) bool { return s.NumberMisscheduled == 1 })
 			leave(t, h)
 			waitForPods(t, h, 1)
 			h.EventuallyAsTimePasses(t, "the status is written", time.Second, func() bool {
@@ -98,6 +85,26 @@ func TestATaintedNodeTakesItsUnscheduledPodAlong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// runOnTwoNodes runs the controller until a set has its pods on two nodes, not scheduled yet.
+func runOnTwoNodes(t *testing.T, objects ...runtime.Object) *harness {
+	t.Helper()
+	h := newHarness(t, true, objects...)
+	h.c.owners.Queue = h.c.owners.Loop
+	h.Start(t)
+	h.Run(t, h.c)
+	waitForPods(t, h, 2)
+	return h
+}
+
+// awaitQuiet waits until the status is as wanted and nothing is left to do, nor waits for its time.
+func (h *harness) awaitQuiet(t *testing.T, what string, wanted func(appsv1.DaemonSetStatus) bool) {
+	t.Helper()
+	h.EventuallyAsTimePasses(t, what+", and nothing is left to do", time.Second, func() bool {
+		waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
+		return wanted(h.set(t).Status) && len(waiting) == 0 && h.Idle()
+	})
 }
 
 func waitForPods(t *testing.T, h *harness, n int) {
