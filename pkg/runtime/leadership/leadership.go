@@ -292,21 +292,16 @@ func (l *Leadership) SetTimings(c v1beta1.LeaderElection) {
 		if k.elector != nil {
 			k.elector.SetTimings(timingsOf(c))
 		}
-		k.askAt = earlier(k.askAt, retry)
+		k.askAt = slices.MinFunc([]time.Time{k.askAt, retry}, time.Time.Compare)
 	}
-	l.nextRequest, l.nextHandOver = earlier(l.nextRequest, lease), earlier(l.nextHandOver, lease)
+	for _, next := range []*time.Time{&l.nextRequest, &l.nextHandOver} {
+		*next = slices.MinFunc([]time.Time{*next, lease}, time.Time.Compare)
+	}
 	step := time.Duration(0)
 	if c.Spread == v1beta1.SpreadBalanced {
 		step = c.RetryPeriod.Duration / 2
 	}
 	l.step.Store(int64(step))
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // End cancels what waits, and returns the errors.
