@@ -43,11 +43,12 @@ func TestDeletionNamesTheNodeThatWasJudged(t *testing.T) {
 	}
 }
 
-// The library reads a node by its name again to taint it because the provider said that it is shut down. Pins CNLC-24.
+// The library reads a node by its name again to taint it because the provider said that it is shut down, and to remove
+// the taint because the cache showed it Ready. Pins CNLC-24.
 func TestANodeIsNotTaintedForAnEarlierOneOfItsName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		judged  []*corev1.Node
-		tainted bool
+		written bool
 	}{
 		"the provider was asked about it":   {[]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "new")}, true},
 		"it was asked about an earlier one": {[]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "old")}, false},
@@ -62,8 +63,17 @@ func TestANodeIsNotTaintedForAnEarlierOneOfItsName(t *testing.T) {
 			}
 			taint := &corev1.Taint{Key: "shutdown", Effect: corev1.TaintEffectNoSchedule}
 			err := nodehelpers.AddOrUpdateTaintOnNode(session.Client, "a", taint)
-			if tainted := len(env.Writes()) == 1; tainted != tc.tainted || (err == nil) != tc.tainted {
-				t.Errorf("it was tainted: %t, want %t, %v", tainted, tc.tainted, err)
+			if tainted := len(env.Writes()) == 1; tainted != tc.written || (err == nil) != tc.written {
+				t.Errorf("it was tainted: %t, want %t, %v", tainted, tc.written, err)
+			}
+
+			tainted := nodeOf("a", "new")
+			tainted.Spec.Taints = []corev1.Taint{*taint}
+			env.Store(t, tainted)
+			env.Requests()
+			err = nodehelpers.RemoveTaintOffNode(session.Client, "a", tainted, taint)
+			if freed := len(env.Writes()) == 1; freed != tc.written || (err == nil) != tc.written {
+				t.Errorf("the taint was removed: %t, want %t, %v", freed, tc.written, err)
 			}
 		})
 	}
