@@ -200,7 +200,21 @@ func (c *collector) deleteInForeground(ctx context.Context, n *node, s state) er
 	for _, dependent := range idle {
 		c.attempt.add(reconcile.Fresh, dependent)
 	}
+	if c.graph.blocksItself(n) {
+		return c.breakCycle(ctx, n, s)
+	}
 	return nil
+}
+
+// breakCycle lets the owners of an object in foreground deletion be deleted before it. Otherwise each object of a cycle
+// would wait for the next one forever, since none of them is to be deleted any more.
+func (c *collector) breakCycle(ctx context.Context, n *node, s state) error {
+	at, item, err := c.find(ctx, n, s)
+	if err != nil || !deletingDependents(item) {
+		return err
+	}
+	_, err = c.unblock(ctx, at, item)
+	return c.settle(ctx, at, n, err)
 }
 
 // delete deletes an object if it has not changed since it was read.

@@ -266,6 +266,46 @@ func TestAttempt(t *testing.T) {
 				"delete child Foreground child@1",
 			},
 		},
+		"GC-108: a cycle that is deleted in the foreground as a whole": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking), deleted(foreground)), parent(owner("Secret", "child", blocking), deleted(foreground))},
+			graph: []*change{
+				added(secrets, child(owner("ConfigMap", "parent", blocking), deleted(foreground))),
+				added(configMaps, parent(owner("Secret", "child", blocking), deleted(foreground))),
+			},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
+			},
+		},
+		"GC-108: an object that owns itself": {
+			server: []runtime.Object{child(owner("Secret", "child", blocking), deleted(foreground))},
+			graph:  []*change{added(secrets, child(owner("Secret", "child", blocking), deleted(foreground)))},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"child","uid":"child","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
+			},
+		},
+		"GC-108: an owner of the cycle, which is none of it": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking), deleted(foreground)), parent(owner("Secret", "child", blocking), deleted(foreground))},
+			graph: []*change{
+				added(secrets, child(owner("ConfigMap", "parent", blocking), deleted(foreground))),
+				added(configMaps, parent(owner("Secret", "child", blocking), owner("Secret", "above", blocking), deleted(foreground))),
+				added(secrets, object("a", "above", deleted(foreground))),
+			},
+			attempt: "above",
+		},
+		"GC-108: one of the cycle is not deleted in the foreground any more": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking), deleted("x")), parent(owner("Secret", "child", blocking), deleted(foreground))},
+			graph: []*change{
+				added(secrets, child(owner("ConfigMap", "parent", blocking), deleted(foreground))),
+				added(configMaps, parent(owner("Secret", "child", blocking), deleted(foreground))),
+			},
+		},
+		"GC-108: a cycle in which one does not block": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent"), deleted(foreground)), parent(owner("Secret", "child", blocking), deleted(foreground))},
+			graph: []*change{
+				added(secrets, child(owner("ConfigMap", "parent"), deleted(foreground))),
+				added(configMaps, parent(owner("Secret", "child", blocking), deleted(foreground))),
+			},
+		},
 		"GC-43, GC-47: a cluster-scoped object with a namespaced owner": {
 			server: []runtime.Object{typed(nodes, object("", "child", claim)), parent()}, graph: []*change{added(nodes, object("", "child", claim))},
 		},

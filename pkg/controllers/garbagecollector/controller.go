@@ -12,8 +12,8 @@
 //     Only updates of owners, finalizers or the deletion timestamp of an object are queued.
 //  3. The graph determines what to examine, never what to delete. That an object does not exist
 //     is concluded from a live read of exactly that object, or from an informer that has shown
-//     the object and its deletion; never from its absence in a cache. For owners the result is
-//     cached for a minute. That an owner exists can be concluded from a synced informer, since
+//     the object and its deletion; never from its absence in a cache, or in a list. For owners the
+//     result is cached for a minute. That an owner exists can be concluded from a synced informer, since
 //     its deletion enqueues the object again. An owner of a kind that is not served is neither
 //     present nor absent.
 //  4. A reference claims a kind, name and namespace for a UID. References with one UID can
@@ -22,8 +22,8 @@
 //     changed, so that an owner added in the meantime saves it. It is read from the cache
 //     first: should the copy be stale, the precondition fails and the object is read live.
 //  6. An owner in foreground deletion is examined when its last blocking dependent is deleted
-//     or stops blocking. One with the finalizer orphan is released once no dependent refers to
-//     it.
+//     or stops blocking. One that blocks its own deletion, in a cycle, stops blocking that of its owners.
+//     One with the finalizer orphan is released once no dependent refers to it.
 //  7. The set of resources follows discovery every 30 seconds. When a resource is no longer
 //     watched, because it is not served or another version is preferred, its informer is
 //     stopped and its objects stay in the graph, unwatched: there are no events for them. They
@@ -34,7 +34,8 @@
 //     the informer of its kind has synced without showing the object, the object is read live,
 //     since the informer may have listed from a stale API server. It is removed when a live
 //     read shows that it does not exist; without one only if it neither has owners nor
-//     dependents, so that its absence has no consequences.
+//     dependents, so that its absence has no consequences. An object that a later list of the
+//     informer lacks becomes unwatched, too, if it has dependents or an owner that is being deleted.
 //  9. A kind is gone if every check for five minutes has found that discovery of its group
 //     succeeds and has the kind in no version, that a request for it is answered with "no such
 //     resource", and that it has no definition (one that is not served keeps its objects). Its

@@ -41,6 +41,8 @@ const (
 	observed changeKind = "observed"
 	// gone: an informer reports that the object old was deleted.
 	gone changeKind = "gone"
+	// missed: the object old is not in a list of an informer, which has not shown its deletion.
+	missed changeKind = "missed"
 	// ended: an informer was stopped; its later notifications are stale.
 	ended changeKind = "ended"
 	// absent: a live read found no object with an identity.
@@ -58,7 +60,7 @@ type change struct {
 	kind changeKind
 	lane reconcile.Lane // of its effects
 
-	// Of an observed or gone object, or of an informer.
+	// Of an observed, gone or missed object, or of an informer.
 	monitored *monitored
 	old, new  metav1.Object // new is also set for an answer
 	// Of an answer: the node that was read.
@@ -112,6 +114,8 @@ func (g *graph) apply(c *change) effects {
 		g.observe(c, &e)
 	case gone:
 		g.lose(c, &e)
+	case missed:
+		g.miss(c, &e)
 	case ended:
 		g.end(c.monitored)
 	case absent:

@@ -322,6 +322,22 @@ func TestApply(t *testing.T) {
 			want:  "attempt ConfigMap a/parent",
 			graph: "ConfigMap a/parent foreground <one false; Secret a/one",
 		},
+		"GC-41, GC-108: an object stops blocking itself": {
+			changes: []*change{
+				added(secrets, object("a", "own", owner("Secret", "own", blocking), deleted(foreground))),
+				updated(secrets, object("a", "own", owner("Secret", "own", blocking), deleted(foreground)), object("a", "own", owner("Secret", "own"), deleted(foreground))),
+			},
+			want:  "attempt Secret a/own",
+			graph: "Secret a/own foreground <own false",
+		},
+		"GC-41, GC-108: an object does not own itself any more": {
+			changes: []*change{
+				added(secrets, object("a", "own", owner("Secret", "own", blocking), deleted(foreground))),
+				updated(secrets, object("a", "own", owner("Secret", "own", blocking), deleted(foreground)), object("a", "own", deleted(foreground))),
+			},
+			want:  "attempt Secret a/own",
+			graph: "Secret a/own foreground",
+		},
 		"GC-41: of two references of a blocker, the one that blocks is removed": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),

@@ -54,6 +54,30 @@ func (g *graph) blockers(n *node) (all int, idle []*node) {
 	return n.blocking, idle
 }
 
+// blocksItself reports whether a node blocks its own foreground deletion: it blocks that of an owner, which blocks that
+// of its owner, and so on up to the node.
+func (g *graph) blocksItself(n *node) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	seen := sets.New[*node]()
+	for left := []*node{n}; len(left) > 0; {
+		dependent := left[len(left)-1]
+		left = left[:len(left)-1]
+		for _, ref := range dependent.owners {
+			owner, known := g.nodes[ref.UID]
+			switch {
+			case !known || seen.Has(owner) || !owner.deletingDependents || !owner.dependents[dependent]:
+			case owner == n:
+				return true
+			default:
+				seen.Insert(owner)
+				left = append(left, owner)
+			}
+		}
+	}
+	return false
+}
+
 // dependentsOf returns the dependents of a node.
 func (g *graph) dependentsOf(n *node) []*node {
 	g.mu.RLock()

@@ -248,11 +248,12 @@ func (h handler) OnUpdate(old, new any) {
 }
 
 func (h handler) OnDelete(obj any) {
+	kind := gone
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
+		kind, obj = missed, tombstone.Obj
 	}
 	if object, ok := h.accessor(obj); ok {
-		h.monitors.deliver(&change{kind: gone, monitored: h.monitored, old: object})
+		h.monitors.deliver(&change{kind: kind, monitored: h.monitored, old: object})
 	}
 }
 

@@ -17,6 +17,9 @@ type monitored struct {
 	kind       string
 	// over is set when the monitor is stopped. It is guarded by the lock of the graph.
 	over bool
+	// unlisted is that of the nodes of objects that a list of the monitor lacks, as if it were over; nil if there was
+	// none. It is guarded by the lock of the graph.
+	unlisted *monitored
 }
 
 func newMonitored(resource schema.GroupVersionResource, kind string) *monitored {

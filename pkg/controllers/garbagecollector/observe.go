@@ -120,6 +120,9 @@ func (g *graph) setOwners(n *node, refs []metav1.OwnerReference, e *effects) {
 		g.updateOwner(n, changed, e)
 	}
 	g.unlink(n, diff.removed, e)
+	if _, itself := ofUID(diff.removed, n.uid); itself && n.released() {
+		e.attempt = append(e.attempt, n) // unlink leaves it out, for it also serves those that leave the graph
+	}
 }
 
 // updateOwner handles a reference to the same UID that changed in another field.

@@ -366,7 +366,7 @@ func TestNotifications(t *testing.T) {
 		"GC-11: an object is added":            {func(h handler) { h.OnAdd(of("x"), false) }, []string{"observed " + is}},
 		"GC-11: an object is updated":          {func(h handler) { h.OnUpdate(of("x"), owned) }, []string{"observed " + is}},
 		"GC-11: an object is deleted":          {func(h handler) { h.OnDelete(of("x")) }, []string{"gone " + is}},
-		"GC-11: a deletion was missed":         {func(h handler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/x", Obj: of("x")}) }, []string{"gone " + is}},
+		"GC-109: a list lacks an object":       {func(h handler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/x", Obj: of("x")}) }, []string{"missed " + is}},
 		"GC-26: what is added is no object":    {func(h handler) { h.OnAdd("odd", false) }, nil},
 		"GC-26: what is updated was no object": {func(h handler) { h.OnUpdate("odd", of("x")) }, nil},
 		"GC-26: what is updated is no object":  {func(h handler) { h.OnUpdate(of("x"), "odd") }, nil},

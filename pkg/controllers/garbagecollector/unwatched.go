@@ -1,6 +1,8 @@
 package garbagecollector
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -42,6 +44,34 @@ func (g *graph) someUnwatched(kinds map[schema.GroupResource]bool) bool {
 		}
 	}
 	return false
+}
+
+// miss handles an object that a list of its informer lacks. If anything would follow from its absence, it becomes
+// unwatched, and is read live: the API server may list from a cache that lost the object.
+func (g *graph) miss(c *change, e *effects) {
+	n, known := g.nodes[c.old.GetUID()]
+	switch {
+	case !known || n.virtual || n.outlives(c.monitored):
+	case n.monitored != c.monitored:
+		delete(g.also, n.uid) // another resource shows it
+	case len(n.dependents) == 0 && !g.concernsOwners(n):
+		g.drop(n, e)
+	default:
+		if c.monitored.unlisted == nil {
+			c.monitored.unlisted = newMonitored(c.monitored.resource, c.monitored.kind)
+			c.monitored.unlisted.over = true
+		}
+		g.follow(n, c.monitored.unlisted)
+		e.attempt = append(e.attempt, n)
+	}
+}
+
+// concernsOwners reports whether an owner of a node is being deleted: it may wait for the node.
+func (g *graph) concernsOwners(n *node) bool {
+	return slices.ContainsFunc(n.owners, func(ref metav1.OwnerReference) bool {
+		owner, known := g.nodes[ref.UID]
+		return known && owner.beingDeleted
+	})
 }
 
 // answer handles the live read of an object that no informer shows.

@@ -33,7 +33,7 @@ var collections = []struct {
 	{"GC-54: Orphans", testCollectorOrphans},
 	{"GC-45: BlockOwnerDeletion", testCollectorBlockOwnerDeletion},
 	{"GC-44g: SolidOwner", testCollectorSolidOwner},
-	{"GC-44h: BreaksCycles", testCollectorBreaksCycles},
+	{"GC-44h, GC-108: BreaksCycles", testCollectorBreaksCycles},
 	{"GC-60, GC-66: RefusesOtherNamespaces", testCollectorRefusesOtherNamespaces},
 	{"GC-43, GC-66: Scopes", testCollectorScopes},
 	{"GC-48: ChecksUIDs", testCollectorChecksUIDs},
@@ -287,6 +287,11 @@ func testCollectorBreaksCycles(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		waitForConfigMapGone(t, namespace, name)
 	}
+	own := createOwned(t, namespace, "own")
+	ref = must.Get(json.Marshal([]metav1.OwnerReference{blockingOwner(byConfigMap(own))}))(t)
+	cluster.PatchConfigMap(t, namespace, "own", `{"metadata":{"ownerReferences":`+string(ref)+`}}`)
+	deleteConfigMap(t, namespace, "own", metav1.DeletePropagationForeground)
+	waitForConfigMapGone(t, namespace, "own")
 }
 
 // testCollectorRefusesOtherNamespaces deletes an object whose owner is in
