@@ -15,8 +15,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// reconcileAccount deletes the token Secrets of a deleted account. Those that name no UID belong to whichever account
-// has the name now: whether one does is found out for each of them.
+// reconcileAccount deletes the token Secrets of an account, if a live read shows that it is gone: a list that lacks it
+// looks like its deletion. Those that name no UID belong to whichever account has the name now: whether one does is
+// found out for each of them.
 func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	account, err := c.cachedAccount(k.namespace, k.name, k.uid)
 	if err != nil || account != nil {
@@ -27,12 +28,26 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 		klog.FromContext(ctx).Error(err, "Failed to list the token secrets of a deleted service account", "key", k)
 		return nil
 	}
-	var failures []error
+	var bound []*corev1.Secret
 	for _, secret := range tokensOf(k.account(), secrets) {
 		if of := secretKey(secret); of.accountUID != k.uid {
 			c.loop.Add(of)
 			continue
 		}
+		bound = append(bound, secret)
+	}
+	if len(bound) == 0 {
+		return nil
+	}
+	if account, err = c.liveAccount(ctx, k.namespace, k.name, k.uid); err != nil {
+		return err
+	}
+	if account != nil {
+		c.loop.AddAfter(k, reconcile.RecheckAfter) // it may be deleted before the cache shows it again
+		return nil
+	}
+	var failures []error
+	for _, secret := range bound {
 		failures = append(failures, c.deleteSecret(ctx, k, secret))
 	}
 	return errors.Join(failures...)

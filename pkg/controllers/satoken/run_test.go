@@ -141,7 +141,7 @@ func TestOnlyTheTokensOfADeletedAccountAreLookedAt(t *testing.T) {
 	if err := c.reconcile(env.Context(), accountKey(account("sa", "u1"))); err != nil {
 		t.Fatal(err)
 	}
-	env.WantRequests(t, "delete secrets s")
+	env.WantRequests(t, "get serviceaccounts sa", "delete secrets s")
 }
 
 // Two workers for each one that is configured, each with one key at a time. Run returns when they have finished, and
