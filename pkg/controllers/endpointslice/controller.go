@@ -13,7 +13,8 @@
 //  3. Every slice this controller wrote or found is tracked (see slicewrites).
 //     A Service is not reconciled while the cache lacks one of those writes, but as soon
 //     as it shows them, and a slice that somebody else changes or deletes gets its Service
-//     reconciled.
+//     reconciled. One that somebody else has taken over is left alone, even if the cache does not
+//     show that yet.
 //  4. A Service whose inputs are those of its last reconcile that had nothing to write is
 //     not handed to the library again (see inputs).
 //  5. The nodes are known before the first Service is reconciled: without them the hints
@@ -37,6 +38,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/util"
 
@@ -95,12 +97,14 @@ type endpointSliceController struct {
 	selected  index.SelectedPods
 	podsOn    index.NodePods
 	slices    index.EndpointSlices
+	cached    discoverylisters.EndpointSliceLister // the same
 
 	written  *slicewrites.Ledger
 	inputs   *inputs
 	topology *topology
-	// triggers and reconciler are set at the start of Run.
+	// triggers, pending and reconciler are set at the start of Run.
 	triggers   *util.TriggerTimeTracker
+	pending    *pendingTimes
 	reconciler *endpointslice.Reconciler
 
 	serviceLoop  *reconcile.Loop[types.NamespacedName]
@@ -116,6 +120,7 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 		Env:       env,
 		config:    config,
 		slices:    index.NewEndpointSlices(slices.Informer()),
+		cached:    slices.Lister(),
 		selected:  index.NewSelectedPods(pods.Informer()),
 		podsOn:    index.NewNodePods(pods.Informer()),
 		selecting: index.NewServices(services.Informer()),

@@ -20,6 +20,7 @@ type handover struct {
 	// triggers keeps the next write to a Service from being annotated with the time the
 	// Service was created, which would spoil the metrics of network programming latency.
 	triggers *util.TriggerTimeTracker
+	pending  *pendingTimes
 	// topology keeps hints from being announced as enabled again.
 	topology *topologycache.TopologyCache
 }
@@ -28,9 +29,11 @@ type handover struct {
 func (c *endpointSliceController) takeOver() error {
 	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
-		left = handover{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
+		left = handover{
+			triggers: util.NewTriggerTimeTracker(), pending: newPendingTimes(), topology: topologycache.NewTopologyCache(),
+		}
 	}
-	c.triggers, c.topology.cache = left.triggers, left.topology
+	c.triggers, c.pending, c.topology.cache = left.triggers, left.pending, left.topology
 	c.forgetGone()
 	return c.written.Expect(left.unseen, c.slices)
 }
@@ -41,6 +44,7 @@ func (c *endpointSliceController) forgetGone() {
 	for key := range c.triggers.ServiceStates {
 		if _, err := c.services.Services(key.Namespace).Get(key.Name); apierrors.IsNotFound(err) {
 			c.triggers.DeleteService(key.Namespace, key.Name)
+			c.pending.forget(types.NamespacedName(key))
 			c.topology.forgetService(types.NamespacedName(key))
 		}
 	}
@@ -48,7 +52,7 @@ func (c *endpointSliceController) forgetGone() {
 
 // HandOver implements controller.HandsOver.
 func (c *endpointSliceController) HandOver() handover {
-	left := handover{triggers: c.triggers, topology: c.topology.cache}
+	left := handover{triggers: c.triggers, pending: c.pending, topology: c.topology.cache}
 	unseen, err := c.unseen()
 	if err != nil {
 		klog.Background().Error(err, "handing over without the unseen writes to EndpointSlices")

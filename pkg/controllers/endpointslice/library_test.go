@@ -66,6 +66,60 @@ func TestSlicesAreOursByTheirLabel(t *testing.T) {
 	b.WantRequests(t, "create endpointslices")
 }
 
+// Somebody else has taken over a slice that is to be deleted, or to be overwritten instead. Pins EPS-81.
+func TestASliceThatWasTakenOverStays(t *testing.T) {
+	endpoint := func(ip string) sliceChange {
+		return func(s *discoveryv1.EndpointSlice) { s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{ip}}} }
+	}
+	taken := func(s *discoveryv1.EndpointSlice) {
+		s.Labels[discoveryv1.LabelManagedBy], s.OwnerReferences, s.ResourceVersion = "somebody", nil, "2"
+	}
+	a, b := testSlice("a", endpoint("10.0.0.1")), testSlice("b", endpoint("10.0.0.2"))
+	for name, live := range map[string]*discoveryv1.EndpointSlice{
+		"one of two": testSlice("a", endpoint("10.0.0.1"), taken),
+		"the other":  testSlice("b", endpoint("10.0.0.2"), taken),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bench := newBench(t, defaults, testService(), a, b).begin(t) // without pods, a placeholder remains
+			bench.boundWrites()
+			bench.Store(t, live)
+			bench.observed(t)
+			bench.Cache(t, a, b) // it lags
+			if err := bench.Reconcile(); err == nil {
+				t.Error("no conflict")
+			}
+			stored := controllertest.MustStored[*discoveryv1.EndpointSlice](t, bench.Env, "n", live.Name)
+			if got := stored.Labels[discoveryv1.LabelManagedBy]; got != "somebody" {
+				t.Errorf("managed by %q", got)
+			}
+			for _, slice := range bench.stored(t) {
+				bench.Cache(t, slice)
+			}
+			bench.MustReconcile(t)
+			if got := controllertest.Names(bench.stored(t)); !slices.Contains(got, live.Name) {
+				t.Errorf("stored are %v", got)
+			}
+		})
+	}
+}
+
+// The library decides on slices as they were listed; by now the cache shows one that somebody else manages. Pins EPS-81.
+func TestASliceThatTheCacheShowsToBeTakenOverIsNotWritten(t *testing.T) {
+	taken := testSlice("a", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
+	b := newBench(t, defaults, testService(), taken).begin(t)
+	b.Requests()
+	client := sliceClient{b.c.Client, b.c.cached, b.c.created, b.c.failed}.DiscoveryV1().EndpointSlices("n")
+	overwriting := testSlice("a", func(s *discoveryv1.EndpointSlice) { s.UID, s.ResourceVersion = "", "" })
+	_, updated := client.Update(t.Context(), overwriting, metav1.UpdateOptions{})
+	deleted := client.Delete(t.Context(), "a", metav1.DeleteOptions{})
+	for verb, err := range map[string]error{"update": updated, "delete": deleted} {
+		if !apierrors.IsConflict(err) {
+			t.Errorf("%s: error is %v", verb, err)
+		}
+	}
+	b.WantRequests(t)
+}
+
 // sumOf is the sum of what a histogram of the library observed.
 func sumOf(t testing.TB, of *basemetrics.HistogramVec) float64 {
 	t.Helper()
@@ -165,7 +219,7 @@ func TestHintsGoWithTheirMode(t *testing.T) {
 	}
 }
 
-// Pins EPS-45.
+// Pins EPS-45 and EPS-81.
 func TestUpdatesOfSlices(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 	b.MustReconcile(t)
@@ -196,7 +250,7 @@ func TestUpdatesOfSlices(t *testing.T) {
 	foreign.OwnerReferences = append(foreign.OwnerReferences, another)
 	b.Cache(t, foreign, later(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort.IntVal = 9 }))
 	b.MustReconcile(t)
-	if sent.ResourceVersion != "" || *sent.Ports[0].Port != 9 {
+	if sent.UID != was.UID || sent.ResourceVersion != was.ResourceVersion || *sent.Ports[0].Port != 9 {
 		t.Errorf("the slice that is made another is sent as version %q with ports %v", sent.ResourceVersion, sent.Ports)
 	}
 	owners := sent.OwnerReferences

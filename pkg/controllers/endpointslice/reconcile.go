@@ -22,8 +22,8 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.created}, c.nodes, c.config.maxEndpoints,
-		c.written.Tracker, c.topology.cache, c.Events, managedBy,
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c.created, c.failed}, c.nodes,
+		c.config.maxEndpoints, c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
 }
@@ -83,8 +83,11 @@ func (c *endpointSliceController) write(
 	triggerTime := c.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	digest := c.inputs.digest(service, pods, slices, c.topology.epoch.Load())
 	if c.inputs.settled(key, digest) {
+		c.pending.forget(key) // what was to be written was undone
 		return nil
 	}
+	triggerTime = c.pending.earliest(key, triggerTime)
+	defer c.pending.conclude(key, triggerTime)
 	for _, slice := range slices {
 		c.written.Found(slice)
 	}
@@ -103,11 +106,24 @@ func (c *endpointSliceController) write(
 // created notes the outcome of the creation of a slice. It requeues the Service if that was refused because of the
 // namespace: if the namespace was recreated, the API server may still know only the deleted one.
 func (c *endpointSliceController) created(slice *discoveryv1.EndpointSlice, err error) {
-	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	key := serviceOf(slice)
 	c.inputs.noteCreate(key)
+	if err != nil {
+		c.pending.noteFailure(key)
+	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
 	}
+}
+
+// failed notes that an update of a slice failed.
+func (c *endpointSliceController) failed(slice *discoveryv1.EndpointSlice) {
+	c.pending.noteFailure(serviceOf(slice))
+}
+
+// serviceOf returns the Service of a slice that the library writes, which has the label.
+func serviceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 }
 
 // reconcilePodChange queues the Services that a change of a pod concerns.
@@ -118,6 +134,7 @@ func (c *endpointSliceController) reconcilePodChange(_ context.Context, change p
 // forget drops what is remembered of a Service that is gone.
 func (c *endpointSliceController) forget(key types.NamespacedName) {
 	c.triggers.DeleteService(key.Namespace, key.Name)
+	c.pending.forget(key)
 	c.reconciler.DeleteService(key.Namespace, key.Name)
 	c.written.Forget(key)
 	c.topology.forgetService(key)

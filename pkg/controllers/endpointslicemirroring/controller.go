@@ -11,7 +11,8 @@
 //     addresses. A group has one slice, and without valid addresses none. Of a subset at
 //     most maxEndpoints addresses are mirrored, ready ones first (see desired).
 //  4. From the groups and the slices there are, a plan is made without the API server (see
-//     plan): which slices to create, overwrite and delete. Slices as they should be are left.
+//     plan): which slices to create, overwrite and delete. Slices as they should be are left. Others
+//     are written only as the cache shows them: somebody may have taken them over.
 //  5. Every slice this controller wrote, or found to be right, is tracked (see
 //     kit/slicewrites). Endpoints are not mirrored while the cache lacks one of those writes,
 //     but as soon as it shows them; a slice that somebody else changes or deletes gets its

@@ -482,6 +482,47 @@ func TestSlicesThatCannotBeListed(t *testing.T) {
 	}
 }
 
+// Somebody else may have taken a slice over, or changed it, without the cache showing that. Pins EPM-62.
+func TestOnlySlicesAsTheCacheShowsThemAreWritten(t *testing.T) {
+	ours := sliceOf("a", oneAddress())
+	taken := sliceOf("a", oneAddress(), func(s *discoveryv1.EndpointSlice) {
+		s.Labels[discoveryv1.LabelManagedBy], s.OwnerReferences, s.ResourceVersion = "somebody", nil, "2"
+	})
+	changed := sliceOf("a", oneAddress(), func(s *discoveryv1.EndpointSlice) { s.Generation, s.ResourceVersion = 2, "2" })
+	recreated := sliceOf("a", oneAddress(), func(s *discoveryv1.EndpointSlice) { s.UID = "anew" })
+	another := testEndpoints(subset(80, []string{"10.0.0.2"}, nil))
+	for name, tc := range map[string]struct {
+		endpoints []runtime.Object
+		live      *discoveryv1.EndpointSlice
+		want      []string // once the cache shows it
+	}{
+		"clean up, taken over":          {nil, taken, nil},
+		"clean up, changed":             {nil, changed, []string{"get endpoints web", "delete endpointslices a"}},
+		"clean up, recreated":           {nil, recreated, []string{"get endpoints web", "delete endpointslices a"}},
+		"no addresses left, taken over": {[]runtime.Object{testEndpoints()}, taken, nil},
+		"another address, taken over":   {[]runtime.Object{another}, taken, []string{"create endpointslices"}},
+		"another address, changed":      {[]runtime.Object{another}, changed, []string{"update endpointslices a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, append(tc.endpoints, testService(nil), ours)...).begin(t)
+			b.boundWrites()
+			b.Store(t, tc.live)
+			b.observed(t)
+			b.Cache(t, ours) // it lags
+			if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsExpected(err) {
+				t.Errorf("error is %v, want another try", err)
+			}
+			if got := b.stored(t); len(got) != 1 || got[0].ResourceVersion != tc.live.ResourceVersion {
+				t.Fatalf("stored are %v", got)
+			}
+			b.Cache(t, tc.live)
+			b.Requests()
+			b.MustReconcile(t)
+			b.WantRequests(t, tc.want...)
+		})
+	}
+}
+
 // No event tells of a write that failed. Pins EPM-25.
 func TestFailures(t *testing.T) {
 	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))

@@ -69,8 +69,10 @@ func (p *plan) place(endpoints *corev1.Endpoints, g *group, slice *discoveryv1.E
 	p.overwrite(newSlice(endpoints, g), slice)
 }
 
+// overwrite plans to write a slice over another one, if that is as the cache shows it.
 func (p *plan) overwrite(fresh, slice *discoveryv1.EndpointSlice) {
 	fresh.Name, fresh.GenerateName = slice.Name, ""
+	fresh.UID, fresh.ResourceVersion = slice.UID, slice.ResourceVersion
 	p.update = append(p.update, fresh)
 }
 

@@ -43,7 +43,7 @@ func (c *mirroringController) apply(
 			if !writes.IsRefusal(err) {
 				c.written.Unanswered(slice.Name, cached)
 			}
-			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
+			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, awaitChange(err))
 		}
 		c.written.Updated(updated, cached)
 		c.metrics.changes.WithLabelValues("update").Inc()
@@ -58,11 +58,21 @@ func (c *mirroringController) apply(
 	return nil
 }
 
-// delete deletes a slice, unless the garbage collector was faster.
+// delete deletes a slice as the cache shows it, unless the garbage collector was faster.
 func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
+	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion},
+	})
 	if reconcile.Absent(err) {
 		return nil
+	}
+	return awaitChange(err)
+}
+
+// awaitChange makes a conflict a reason to wait for the cache: somebody else has changed the slice, or taken it over.
+func awaitChange(err error) error {
+	if apierrors.IsConflict(err) {
+		return reconcile.AwaitCache(err)
 	}
 	return err
 }
