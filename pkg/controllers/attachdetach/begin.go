@@ -17,15 +17,16 @@ import (
 // process knew. Then every place is enqueued once.
 func (c *attachDetachController) begin(ctx context.Context) error {
 	left, ok := controller.TakeOver(c.Env, c)
-	if err := c.rebuild(ctx); err != nil {
+	if !ok || c.Clock.Since(left.at) > gap {
+		left = handover{}
+	}
+	if err := c.rebuild(ctx, left.reports); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expose()
-	if ok && c.Clock.Since(left.at) <= gap {
-		c.takeOver(left)
-	}
+	c.takeOver(left)
 	for at := range c.world.links {
 		c.placeQueue.Add(at)
 	}
@@ -37,10 +38,10 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 	return nil
 }
 
-// rebuild finds out what is attached, and then what is wanted.
-func (c *attachDetachController) rebuild(ctx context.Context) error {
+// rebuild finds out what is attached, and then what is wanted. left are the reports of the predecessor.
+func (c *attachDetachController) rebuild(ctx context.Context, left map[string]report) error {
 	c.plugins.flex.prepare(klog.FromContext(ctx))
-	if err := c.rebuildActual(ctx); err != nil {
+	if err := c.rebuildActual(ctx, left); err != nil {
 		return err
 	}
 	pods, err := c.pods.List(labels.Everything())
@@ -55,7 +56,9 @@ func (c *attachDetachController) rebuild(ctx context.Context) error {
 	return nil
 }
 
-func (c *attachDetachController) rebuildActual(ctx context.Context) error {
+// rebuildActual finds out what is attached. The cache may lack the last writes of the predecessor: what was withdrawn
+// by one of them must not count as attached again.
+func (c *attachDetachController) rebuildActual(ctx context.Context, left map[string]report) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun.Store(true) // handlers of later changes wait for the lock, earlier changes are in the caches
@@ -64,7 +67,12 @@ func (c *attachDetachController) rebuildActual(ctx context.Context) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	for _, n := range nodes {
-		for _, v := range n.Status.VolumesAttached {
+		shown := n.Status.VolumesAttached
+		if r, ok := left[n.Name]; ok {
+			r = r.takenOver(n, c.Clock.Now())
+			c.world.node(n.Name).report, shown = r, r.shown
+		}
+		for _, v := range shown {
 			c.world.markAttached(place{v.Name, n.Name}, identified{}, v.DevicePath)
 		}
 		c.seeNode(n)

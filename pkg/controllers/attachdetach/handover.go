@@ -19,7 +19,7 @@ type handover struct {
 	at         time.Time
 	links      map[place]leftLink
 	operations map[corev1.UniqueVolumeName][]operation
-	failing    map[string]bool // nodes whose last status write may or may not have been executed
+	reports    map[string]report // of nodes
 }
 
 type leftLink struct {
@@ -38,7 +38,7 @@ type leftLink struct {
 func (c *attachDetachController) HandOver() handover {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := handover{c.Clock.Now(), map[place]leftLink{}, map[corev1.UniqueVolumeName][]operation{}, map[string]bool{}}
+	left := handover{c.Clock.Now(), map[place]leftLink{}, map[corev1.UniqueVolumeName][]operation{}, map[string]report{}}
 	for at, l := range c.world.links {
 		v := c.world.volumes[at.volume]
 		left.links[at] = leftLink{
@@ -52,22 +52,16 @@ func (c *attachDetachController) HandOver() handover {
 		}
 	}
 	for name, n := range c.world.nodes {
-		if !n.report.known {
-			left.failing[name] = true
-		}
+		left.reports[name] = n.report.left()
 	}
 	return left
 }
 
 // takeOver completes the state of the world by what the predecessor left.
 func (c *attachDetachController) takeOver(left handover) {
+	c.takeOverAttaches(left.operations)
 	for at, was := range left.links {
 		c.takeOverLink(at, was)
-	}
-	for name := range left.failing {
-		if n := c.world.nodes[name]; n != nil {
-			n.report.known = false
-		}
 	}
 	for name, all := range left.operations {
 		v := c.world.volumes[name]
@@ -79,6 +73,19 @@ func (c *attachDetachController) takeOver(left handover) {
 				continue
 			}
 			v.operations = append(v.operations, &o)
+		}
+	}
+}
+
+// takeOverAttaches makes attachments uncertain of which nothing else is known: nobody wants a volume any more that is
+// being attached, and the cache does not show its VolumeAttachment yet.
+func (c *attachDetachController) takeOverAttaches(left map[corev1.UniqueVolumeName][]operation) {
+	for name, all := range left {
+		for i := range all {
+			at := place{name, all[i].node}
+			if all[i].running && all[i].kind == attaching && c.world.links[at] == nil {
+				c.world.markUncertain(at, all[i].what)
+			}
 		}
 	}
 }

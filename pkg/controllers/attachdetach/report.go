@@ -96,6 +96,19 @@ func (r *report) answered(written *corev1.Node, list []corev1.AttachedVolume) {
 	r.uid, r.version, r.shown = written.UID, written.ResourceVersion, list
 }
 
+// left is a report as it is handed over. What a write that has failed left behind is not known to the successor either.
+func (r report) left() report {
+	return report{known: r.known && !r.sending, uid: r.uid, version: r.version, shown: r.shown, last: r.last}
+}
+
+// takenOver is a report of the predecessor together with what the cache shows of the node.
+func (r report) takenOver(n *corev1.Node, now time.Time) report {
+	known := r.known
+	r.see(n, now)
+	r.known = r.known && known
+	return r
+}
+
 // volumesAttached is what is to be reported for a node, in order of names.
 func (w *world) volumesAttached(n *node) []corev1.AttachedVolume {
 	var list []corev1.AttachedVolume
@@ -169,11 +182,15 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.world.nodes[name]
+	repeated := n.report.failing
 	n.report.sending, n.report.sent, n.report.last = false, nil, c.Clock.Now()
 	n.report.known, n.report.failing = err == nil, err != nil
 	if err == nil {
 		n.report.answered(written, list)
 		n.release(written, list, n.report.last)
+	}
+	if repeated && !n.report.failing && !c.world.isCurrent(n) { // what changed while it was sent was left to it, see announce
+		c.announce(name, reportDelay)
 	}
 	c.afterReport(name)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -313,4 +314,33 @@ func TestReportsAreRepeatedInTime(t *testing.T) {
 	if got := backoff.When("node-1"); got != lastReportRetry {
 		t.Errorf("it is tried again after %v", got)
 	}
+}
+
+// The answer to a write is lost, and while the write is repeated another volume is attached. The repetition changes
+// nothing, so no event of the node follows, but that volume is reported as well.
+//
+// Pins ATT-78.
+func TestAVolumeIsReportedThatIsAttachedWhileAWriteIsRepeated(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aVolume("w", once), aClaim("w"))
+	s.idle = true
+	s.Store(t, aPod("pod", "a", "v"), aPod("other", "a", "w"))
+	s.run()
+	s.change(vaOf("v", "a"), isAttached)
+	write := 0
+	s.Intercept("patch nodes/status a", func(action) error {
+		switch write++; write {
+		case 1:
+			controllertest.Change(t, s.Env, "", "a", showing("v"))
+			return apierrors.NewTimeoutError("the answer is lost", 0)
+		case 2:
+			s.change(vaOf("w", "a"), isAttached)
+			s.Cache(t, s.va("w", "a"))
+			return s.c.reconcile(s.Context(), place{volumeName("w"), "a"})
+		}
+		return nil
+	})
+	s.pass(time.Minute)
+	s.is("v@a wanted attached listed", "w@a wanted attached listed")
+	s.shows("a", "v", "w")
+	s.sent(create, create, reported+"a", reported+"a", reported+"a")
 }

@@ -614,12 +614,12 @@ func TestVerification(t *testing.T) {
 			change: func(s *stage) { s.Remove(t, s.va("v", "a")) },
 			verify: []string{read, create}, want: []string{"v@a wanted attached listed"}, shows: volumes,
 		},
-		"ATT-42: not attached any more": {
+		"ATT-42, ATT-82: not attached any more": {
 			change: func(s *stage) {
 				s.idle = true
 				s.change(vaOf("v", "a"), func(va *storagev1.VolumeAttachment) { va.Status.Attached = false })
 			},
-			verify: []string{reported + "a"}, want: []string{"v@a wanted"},
+			verify: []string{reported + "a"}, want: []string{"v@a wanted uncertain"},
 		},
 		"ATT-42: the cache is behind": {
 			change: func(s *stage) {
@@ -671,6 +671,32 @@ func TestVerificationRemovesWhatNobodyWants(t *testing.T) {
 	s.is()
 	if all := controllertest.AllStored[*storagev1.VolumeAttachment](t, s.Env, ""); len(all) > 0 {
 		t.Errorf("%d VolumeAttachments are left", len(all))
+	}
+}
+
+// A VolumeAttachment says that it is not attached, and another node gets the volume before it is attached again. It is
+// removed with the pod that wanted it: otherwise the attacher would attach the volume to that node for ever.
+//
+// Pins ATT-82.
+func TestVerificationRemovesWhatIsNotAttachedAgain(t *testing.T) {
+	s := newStage(t, aNode("a"), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.Store(t, aPod("next", "b", "v"))
+	s.pass(soon)
+	s.idle = true
+	s.change(vaOf("v", "a"), func(va *storagev1.VolumeAttachment) { va.Status.Attached = false })
+	s.pass(soon)
+	s.c.verify(s.Context(), s.Context())
+	if err := s.c.reconcile(s.Context(), place{volumeName("v"), "b"}); err != nil {
+		t.Fatal(err)
+	}
+	s.change(vaOf("v", "b"), isAttached)
+	s.pass(soon)
+	s.is("v@a wanted uncertain", "v@b wanted attached listed")
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	if va := s.va("v", "a"); va.DeletionTimestamp == nil {
+		t.Error("it is not removed")
 	}
 }
 

@@ -306,6 +306,9 @@ func (s *stage) patchNode(action clienttesting.Action) (bool, runtime.Object, er
 	if n.UID != sent.Metadata.UID {
 		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), patch.GetName(), fmt.Errorf("UID is %s", n.UID))
 	}
+	if slices.Equal(n.Status.VolumesAttached, sent.Status.VolumesAttached) {
+		return true, n, nil // what changes nothing is not written, and causes no event
+	}
 	n.Status.VolumesAttached = sent.Status.VolumesAttached
 	s.Store(s.t, n)
 	return true, n, nil

@@ -49,7 +49,7 @@ func TestANodeThatIsDeletedDuringTheRebuild(t *testing.T) {
 		})
 		<-entered
 	}}
-	if err := s.c.rebuild(s.Context()); err != nil {
+	if err := s.c.rebuild(s.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	handler.Wait()
@@ -381,6 +381,69 @@ func TestARestartDoesNotRestartTheTimer(t *testing.T) {
 			s.pass(2*time.Minute + soon - tc.between)
 			s.is(tc.want...)
 		})
+	}
+}
+
+// A volume is withdrawn and being detached, which the cache of the node does not show when another instance begins.
+// The node is not told again that it is attached.
+//
+// Pins ATT-84.
+func TestARestartDoesNotReportWhatWasWithdrawn(t *testing.T) {
+	s := twoAttached(t)
+	s.idle = true
+	s.hide(&corev1.Node{})
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.sent(reported+"a", remove)
+	s.restart()
+	s.pass(soon)
+	s.hide()
+	s.pass(soon)
+	s.sent()
+	s.shows("a", "w")
+	s.is("v@a uncertain", "w@a wanted attached listed")
+	s.idle = false
+	s.pass(soon)
+	s.is("w@a wanted attached listed")
+}
+
+// A volume is detached, which the cache of the node does not show when another instance begins. A pod that wants it
+// there again gets it attached.
+//
+// Pins ATT-84.
+func TestARestartDoesNotTakeAVolumeForAttachedThatWasDetached(t *testing.T) {
+	s := twoAttached(t)
+	s.hide(&corev1.Node{})
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.sent(reported+"a", remove)
+	s.restart()
+	s.is("w@a wanted attached listed")
+	s.Store(t, aPod("next", "a", "v"))
+	s.pass(soon)
+	s.sent(create, reported+"a")
+}
+
+// The pod that a volume is being attached for is deleted, and another instance begins before the cache shows the
+// VolumeAttachment. It is deleted all the same.
+//
+// Pins ATT-84.
+func TestARestartGoesOnWithAnAttachThatNobodyWants(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"))
+	s.idle = true
+	s.hide(&storagev1.VolumeAttachment{})
+	s.Store(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.sent(create)
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.run()
+	s.restart()
+	s.hide()
+	s.idle = false
+	s.pass(time.Minute)
+	s.is()
+	if all := controllertest.AllStored[*storagev1.VolumeAttachment](t, s.Env, ""); len(all) > 0 {
+		t.Errorf("%d VolumeAttachments are left", len(all))
 	}
 }
 

@@ -86,8 +86,8 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 		return
 	}
 	logger.Info("Volume is not attached any more", "volume", at.volume, "node", at.node)
-	if exists && !l.isWanted() {
-		c.world.markUncertain(at, known) // so that the VolumeAttachment is removed
+	if exists {
+		c.world.markUncertain(at, known) // so that the VolumeAttachment is removed once nobody wants it
 	} else {
 		c.world.markDetached(l)
 	}
