@@ -14,8 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// recheck is the delay before a claim is reconciled again if the API server has a consumer that the
-// cache does not show: the deletion of that consumer may never produce an event.
+// recheck is the delay before a claim is reconciled again if the deletion of a consumer may never produce an event: the
+// cache does not show the consumer, or not that it uses claims.
 const recheck = 30 * time.Second
 
 // reconcileClaim ends the reservations of consumers that are gone, frees the claim with the last of

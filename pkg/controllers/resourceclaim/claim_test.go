@@ -36,6 +36,7 @@ func TestConsumers(t *testing.T) {
 		gone     bool             // whether its deletion was seen
 		claim    claimChange
 		stays    bool
+		again    bool     // whether it is looked at again, though nothing is requested
 		requests []string // before those that end the reservation
 	}{
 		"RCLM-24a: runs":                       {cached: []runtime.Object{pod(running)}, claim: inUse("pod"), stays: true},
@@ -56,7 +57,13 @@ func TestConsumers(t *testing.T) {
 		"RCLM-24b: a PodGroup":                    {config: gated, cached: []runtime.Object{group()}, claim: controllertest.All(inUse(), reservedForGroup), stays: true},
 		"RCLM-24b: a PodGroup that is not there":  {config: gated, claim: controllertest.All(inUse(), reservedForGroup), requests: []string{"get podgroups group"}},
 		"RCLM-24b: a PodGroup that is there live": {config: gated, live: []runtime.Object{group()}, claim: controllertest.All(inUse(), reservedForGroup), stays: true, requests: []string{"get podgroups group"}},
-		"RCLM-24b: a PodGroup, without the gate":  {claim: controllertest.All(inUse(), reservedForGroup), stays: true},
+		"RCLM-69: the claim terminates, and the cached pod has none": {
+			cached: []runtime.Object{pod(running)}, claim: controllertest.All(inUse("pod"), terminating), stays: true, again: true,
+		},
+		"RCLM-69: the claim terminates, and the cached pod names it": {
+			cached: []runtime.Object{pod(running, with(ofClaim("gpu", "claim")))}, claim: controllertest.All(inUse("pod"), terminating), stays: true,
+		},
+		"RCLM-24b: a PodGroup, without the gate": {claim: controllertest.All(inUse(), reservedForGroup), stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, tc.config, claimKey, append(tc.cached, claim(tc.claim))...)
@@ -73,7 +80,7 @@ func TestConsumers(t *testing.T) {
 				s.WantRequests(t, append(tc.requests, ending, freeing)...)
 			}
 			var queued []string
-			if tc.stays && tc.requests != nil { // it may end without an event
+			if tc.stays && (tc.requests != nil || tc.again) { // it may end without an event
 				queued = []string{"claim:ns/claim in 30s"}
 			}
 			s.Queued.Want(t, queued...)

@@ -25,8 +25,8 @@ func podConsumer(ref *metav1.OwnerReference) consumer {
 	return consumer{Resource: "pods", Name: ref.Name, UID: ref.UID}
 }
 
-// consumersOf returns those consumers of a claim that may still use it, and whether one of them is
-// there live only.
+// consumersOf returns those consumers of a claim that may still use it, and whether the end of one of them may cause no
+// event.
 func (c *claimController) consumersOf(ctx context.Context, claim *resourcev1.ResourceClaim) (remaining []consumer, unseen bool, err error) {
 	for _, consumer := range claim.Status.ReservedFor {
 		state := c.cachedState(claim.Namespace, consumer)
@@ -38,6 +38,9 @@ func (c *claimController) consumersOf(ctx context.Context, claim *resourcev1.Res
 			if !exists {
 				continue
 			}
+			unseen = true
+		}
+		if state == alive && claim.DeletionTimestamp != nil && c.mayEndUnnoticed(claim.Namespace, consumer) {
 			unseen = true
 		}
 		if state != ended {
@@ -75,6 +78,17 @@ func (c *claimController) cachedState(namespace string, of consumer) state {
 		}
 	}
 	return alive // or of a kind that is none of our business
+}
+
+// mayEndUnnoticed reports whether the cache shows a pod that uses no claims by what is known of it: the scheduler reserves
+// a claim of extended resources before it records that in the pod. If that update is not seen, the deletion is no event
+// for this controller.
+func (c *claimController) mayEndUnnoticed(namespace string, of consumer) bool {
+	if !isPodConsumer(of) {
+		return false
+	}
+	pod, err := c.pods.Pods(namespace).Get(of.Name)
+	return err == nil && !usesClaims(pod)
 }
 
 func (c *claimController) unlessGone(of consumer) state {

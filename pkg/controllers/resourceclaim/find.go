@@ -66,6 +66,11 @@ func (f finder) generatedFor(pod *corev1.Pod) ([]*resourcev1.ResourceClaim, erro
 	return f.claimsUnder(claimsByPod, nameIn(pod.Namespace, string(pod.UID)))
 }
 
+// generatedForGroup returns the claims that were generated for a PodGroup.
+func (f finder) generatedForGroup(group *schedulingv1alpha2.PodGroup) ([]*resourcev1.ResourceClaim, error) {
+	return f.claimsUnder(claimsByGroup, nameIn(group.Namespace, string(group.UID)))
+}
+
 // nameIn is how an index names an object.
 func nameIn(namespace, name string) string {
 	return types.NamespacedName{Namespace: namespace, Name: name}.String()

@@ -52,10 +52,8 @@ func (c *claimController) groupOwner(group *schedulingv1alpha2.PodGroup) owner {
 		reference: metav1.OwnerReference{
 			APIVersion: schedulingv1alpha2.SchemeGroupVersion.String(), Kind: "PodGroup", Name: group.Name, UID: group.UID, Controller: ptr.To(true),
 		},
-		owns: func(claim *resourcev1.ResourceClaim) error { return resourceclaim.IsForPodGroup(group, claim) },
-		cached: func() ([]*resourcev1.ResourceClaim, error) {
-			return c.find.claimsUnder(claimsByGroup, nameIn(group.Namespace, string(group.UID)))
-		},
+		owns:   func(claim *resourcev1.ResourceClaim) error { return resourceclaim.IsForPodGroup(group, claim) },
+		cached: func() ([]*resourcev1.ResourceClaim, error) { return c.find.generatedForGroup(group) },
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
@@ -91,6 +92,7 @@ func (c *claimController) podGone(pod *corev1.Pod) {
 	}
 	c.memory.ownerGone(pod)
 	c.enqueueClaimsOf(reconcile.Gone(pod), pod)
+	c.enqueueGeneratedFor(reconcile.Gone(pod), pod)
 }
 
 // enqueueClaimsOf queues the claims of a pod whose names are known, with that of its extended
@@ -106,14 +108,20 @@ func (c *claimController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.Pod) 
 }
 
 // enqueueGeneratedFor queues the claims that were generated for a pod. The pod may be done before the name
-// of one was recorded.
+// of one was recorded, or deleted before the cache has shown that.
 func (c *claimController) enqueueGeneratedFor(lane reconcile.Lane, pod *corev1.Pod) {
-	claims, err := c.find.generatedFor(pod)
-	if err != nil {
-		klog.Background().Error(err, "Failed to look up the claims generated for a pod", "pod", klog.KObj(pod))
-	}
-	for _, claim := range claims {
-		c.queue.Enqueue(lane, keyOf(kindClaim, claim))
+	c.enqueueClaims(lane, pod)(c.find.generatedFor(pod))
+}
+
+// enqueueClaims queues the claims that were generated for an owner.
+func (c *claimController) enqueueClaims(lane reconcile.Lane, owner metav1.Object) func([]*resourcev1.ResourceClaim, error) {
+	return func(claims []*resourcev1.ResourceClaim, err error) {
+		if err != nil {
+			klog.Background().Error(err, "Failed to look up the claims that were generated", "owner", klog.KObj(owner))
+		}
+		for _, claim := range claims {
+			c.queue.Enqueue(lane, keyOf(kindClaim, claim))
+		}
 	}
 }
 
@@ -192,6 +200,7 @@ func (c *claimController) groupGone(group *schedulingv1alpha2.PodGroup) {
 		name, _, err := resourceclaim.NameFromPodGroup(group, &group.Spec.ResourceClaims[i])
 		c.enqueueClaim(reconcile.Gone(group), group.Namespace, name, err)
 	}
+	c.enqueueClaims(reconcile.Gone(group), group)(c.find.generatedForGroup(group))
 	c.membersSeen(reconcile.Gone(group), group)
 }
 

@@ -74,10 +74,12 @@ func TestPodEvents(t *testing.T) {
 			h.pods.OnAdd(pod(controllertest.Terminating, controllertest.OnNode("node"), with(gpu)), false)
 		}, nil},
 		"RCLM-62: failed, nothing recorded": {func(h handlers) { h.pods.OnAdd(unrecorded, false) }, []string{"claim:ns/generated"}},
-		"RCLM-10: that was deleted":         {func(h handlers) { h.pods.OnDelete(unrecorded) }, nil},
+		"RCLM-62: deleted, nothing recorded": {func(h handlers) {
+			h.pods.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/pod", Obj: unrecorded})
+		}, []string{"claim:ns/generated"}},
 		"RCLM-57: replaced while nobody watched": {func(h handlers) {
 			h.pods.OnUpdate(pod(with(gpu), recorded("gpu", "claim")), pod(uid[*corev1.Pod]("another"), with(gpu)))
-		}, []string{"claim:ns/claim", "backlog pod:ns/pod"}},
+		}, []string{"claim:ns/claim", "pod:ns/pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, gated, podKey, claim(generatedFor("unrecorded", "gpu"), named("generated")))
@@ -207,6 +209,9 @@ func TestPodGroupEvents(t *testing.T) {
 		}, []string{"pod:ns/pod"}},
 		"RCLM-13: deleted":                {func(h handlers) { h.groups.OnDelete(group(groupWith(gpu), groupRecorded("gpu", "claim"))) }, []string{"claim:ns/claim", "pod:ns/pod"}},
 		"RCLM-13: deleted, had no claims": {func(h handlers) { h.groups.OnDelete(group()) }, nil},
+		"RCLM-62: deleted, nothing recorded": {func(h handlers) {
+			h.groups.OnDelete(group(groupWith(gpu), uid[*schedulingv1alpha2.PodGroup]("former")))
+		}, []string{"claim:ns/claim", "pod:ns/pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, gated, podKey, member, plain, stranger, claim(generatedForGroup("former", "gpu")))
