@@ -7,7 +7,9 @@
 //     rounds it asks the cloud about the nodes that are not ready. This package runs it, see
 //     pkg/controllers/kit/cloud.
 //  2. Rounds begin when the cache of nodes is complete.
-//  3. A node is deleted by its UID: the one that the cloud was asked about.
+//  3. A node is deleted by its UID and version: the one that the cloud was asked about, if a live
+//     read shows that it has not become ready or got another provider ID since. The shutdown
+//     taint is added and removed on the same conditions.
 //  4. Without a provider that is linked into the program there is nothing to run. A provider
 //     without instances leaves the controller idle.
 //  5. A stop ends the round after the node that it is at. Nothing is handed over.

@@ -1,18 +1,15 @@
 package noderoute
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/wait"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
@@ -21,18 +18,9 @@ import (
 type confirmed struct {
 	cloudprovider.Routes
 	nodes typedcorev1.NodeInterface
-	// tries are the attempts to read a node.
-	tries wait.Backoff
 	// round are the nodes that the library compares with the routes, or compared with them last.
 	round atomic.Pointer[[]*corev1.Node]
 }
-
-var (
-	once = wait.Backoff{Steps: 1}
-	// patient takes half a minute to a minute. It is for rounds that begin with changes of nodes: the next one may be
-	// hours away, and a round that fails in part is not repeated.
-	patient = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1, Steps: 6}
-)
 
 // begin records the nodes of a round.
 func (c *confirmed) begin(round []*corev1.Node) []*corev1.Node {
@@ -60,14 +48,9 @@ func (c *confirmed) DeleteRoute(ctx context.Context, cluster string, route *clou
 }
 
 // read lists the nodes with a name: the role of this controller permits lists only.
-func (c *confirmed) read(ctx context.Context, name string) (live *corev1.NodeList, err error) {
+func (c *confirmed) read(ctx context.Context, name string) (*corev1.NodeList, error) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	var last error
-	err = wait.ExponentialBackoffWithContext(ctx, c.tries, func(ctx context.Context) (bool, error) {
-		live, last = c.nodes.List(ctx, metav1.ListOptions{FieldSelector: only})
-		return last == nil, nil
-	})
-	return live, cmp.Or(last, err)
+	return c.nodes.List(ctx, metav1.ListOptions{FieldSelector: only})
 }
 
 // isNeeded reports whether a route leads to the range of one of the nodes.

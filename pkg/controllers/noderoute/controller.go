@@ -8,7 +8,8 @@
 //  2. A round begins a period after the one before began, or, with the gate
 //     CloudControllerManagerWatchBasedRoutesReconciliation, when something about a node has
 //     changed that routes depend on. The library reads the gate of the process, which the
-//     instance sets to that of its configuration before it makes the controller.
+//     instance sets to that of its configuration before it makes the controller. With the gate, this
+//     package also begins a round after one in which something has failed.
 //  3. Without a provider that is linked into the program, or without ranges of the cluster, there
 //     is nothing to run. A provider without routes leaves the controller idle.
 //  4. A route is deleted because no node needs it only after a live read of the node that it leads to: the cache
@@ -28,6 +29,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/controllers/route"
 	"k8s.io/cloud-provider/names"
 	_ "k8s.io/controller-manager/pkg/features/register" // the library panics if it does not know its gate
@@ -116,11 +118,14 @@ func (c config) build(s *cloud.Session, ranges []*net.IPNet) ([]cloud.Part, erro
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gate); err != nil {
 		return nil, fmt.Errorf("setting the feature gates of the library: %w", err)
 	}
-	checked := &confirmed{Routes: routes, nodes: s.Client.CoreV1().Nodes(), tries: once}
+	checked := &confirmed{Routes: routes, nodes: s.Client.CoreV1().Nodes()}
+	nodes := s.NodesInRounds(func(round []*corev1.Node) []*corev1.Node { return s.Judged(checked.begin(round)) })
+	client, routes := s.Client, cloudprovider.Routes(checked)
 	if c.watches {
-		checked.tries = patient
+		var repeated again
+		nodes, client, routes = repeated.nodes(nodes), repeated.client(client), repeated.routes(routes)
 	}
-	library, err := route.New(checked, s.Client, s.NodesInRounds(checked.begin), c.cluster, ranges)
+	library, err := route.New(routes, client, nodes, c.cluster, ranges)
 	if err != nil {
 		return nil, err
 	}

@@ -173,8 +173,8 @@ func TestARouteOfANodeThatTheCacheDoesNotShowIsKept(t *testing.T) {
 	}
 }
 
-// With the gate, no further round may come for hours in which the node of a route could be read. Pins ROUTE-32.
-func TestANodeThatCannotBeReadIsReadAgainInTheSameRound(t *testing.T) {
+// With the gate, no event follows a round in which the node of a route could not be read. Pins ROUTE-33.
+func TestANodeThatCannotBeReadIsReadAgain(t *testing.T) {
 	memory := fakecloud.The()
 	memory.Reset()
 	memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"})
@@ -189,13 +189,61 @@ func TestANodeThatCannotBeReadIsReadAgainInTheSameRound(t *testing.T) {
 	controllertest.Eventually(t, "a round has begun", func() bool { return len(memory.Calls("ListRoutes")) == 1 })
 	reads := 0
 	env.Intercept("list nodes", func(clienttesting.Action) error {
-		if reads++; reads < 3 {
+		if reads++; reads == 1 {
 			return errors.New("busy")
 		}
 		return nil
 	})
 	first.Release()
 	controllertest.Eventually(t, "the route is deleted", func() bool { return len(memory.Calls("DeleteRoute gone")) == 1 })
+}
+
+// With the gate, no event follows a round that has failed in part, and the next one may come hours later.
+// Pins ROUTE-33.
+func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
+	memory := fakecloud.The()
+	memory.Reset()
+	for name, tc := range map[string]struct {
+		// fail has something fail until the function that it returns is called.
+		fail   func(env *controllertest.Env, node string) (end func())
+		failed func(env *controllertest.Env, node string) bool
+	}{
+		"no-route": {
+			func(_ *controllertest.Env, node string) func() {
+				memory.Fail("CreateRoute "+node, errors.New("busy"))
+				return func() { memory.Fail("CreateRoute "+node, nil) }
+			},
+			func(_ *controllertest.Env, node string) bool { return len(memory.Calls("CreateRoute "+node)) == 1 },
+		},
+		"no-condition": {
+			func(env *controllertest.Env, node string) func() {
+				return env.Refuse("patch nodes/status "+node, errors.New("busy"))
+			},
+			func(env *controllertest.Env, _ string) bool { return len(env.Writes()) == 1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each in a cluster of its own, since the second round comes ten seconds after the first
+			node := nodeWith(name, "10.244.5.0/24")
+			node.Status.Conditions = []corev1.NodeCondition{{
+				Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated",
+			}}
+			env := controllertest.New(t, node)
+			end := tc.fail(env, name)
+			cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
+				c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+			})
+			cfg.cluster = name
+			c := must.Get(newController(env.Env, cfg))(t)
+			env.Start(t)
+			t.Cleanup(env.Run(t, c))
+			controllertest.Eventually(t, "it has failed", func() bool { return tc.failed(env, name) })
+			end()
+			controllertest.Eventually(t, "the next round makes up for it", func() bool {
+				return controllertest.MustStored[*corev1.Node](t, env, "", name).Status.Conditions[0].Reason == "RouteCreated"
+			})
+		})
+	}
 }
 
 // A conflict of the provider is tried again, five times in all. What fails in the first round is an event

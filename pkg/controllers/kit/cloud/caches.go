@@ -125,7 +125,7 @@ func (s *Session) NodesInRounds(list func([]*corev1.Node) []*corev1.Node) corein
 	return nodeInformer{shared, nodeLister{shared.Lister(), s.guard, list}}
 }
 
-// Judged records the nodes of a round, so that no later node of the same name is deleted.
+// Judged records the nodes of a round, so that none is deleted or tainted that is another one or has changed since.
 func (s *Session) Judged(round []*corev1.Node) []*corev1.Node {
 	if c, ok := s.Client.(*client); ok {
 		c.core.judged.round.Store(&round)

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"kcmd.dev/pkg/controller"
 )
@@ -101,29 +103,49 @@ type judged struct {
 	round atomic.Pointer[[]*corev1.Node]
 }
 
-// uid returns the UID of a node of the round.
-func (j *judged) uid(name string) (types.UID, bool) {
+// node returns a node of the round, nil if there is no round, or it is not in it.
+func (j *judged) node(name string) *corev1.Node {
 	round := j.round.Load()
 	if round == nil {
-		return "", false
+		return nil
 	}
 	for _, node := range *round {
 		if node.Name == name {
-			return node.UID, true
+			return node
 		}
 	}
-	return "", false
+	return nil
+}
+
+// outdated returns an error if what was judged in the round is not this node any more, or not as it is now.
+func (j *judged) outdated(is *corev1.Node) error {
+	was := j.node(is.Name)
+	switch {
+	case was == nil:
+		return nil
+	case was.UID != is.UID:
+		return recreated(is.Name)
+	case was.Spec.ProviderID != is.Spec.ProviderID || isReady(was) != isReady(is):
+		return fmt.Errorf("node %s has changed since the round began", is.Name)
+	}
+	return nil
+}
+
+func isReady(node *corev1.Node) bool {
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // Get implements typedcorev1.NodeInterface. In a round, it returns no later node of the name of one that the provider
-// was asked about: the library would taint it for the answer. The patch that follows names the version that was read.
+// was asked about, nor one that has changed so that it would be judged otherwise: the library would taint it for the
+// answer. The patch that follows names the version that was read.
 func (n nodes) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Node, error) {
 	node, err := n.NodeInterface.Get(n.guard.bind(ctx), name, o)
 	if err != nil {
 		return node, asFailure(err)
 	}
-	if uid, ok := n.judged.uid(name); ok && uid != node.UID {
-		return nil, recreated(name)
+	if err := n.judged.outdated(node); err != nil {
+		return nil, err
 	}
 	return node, nil
 }
@@ -132,16 +154,59 @@ func recreated(node string) error {
 	return fmt.Errorf("node %s was recreated since the cloud provider was asked about it", node)
 }
 
-// Patch implements typedcorev1.NodeInterface.
+// Patch implements typedcorev1.NodeInterface. It meets the node in the cache, of which the library has made the patch,
+// and not a later one of the same name. One of the status, which has no resource version, is for a node in the cache
+// only.
 func (n nodes) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Node, error) {
+	cached, err := n.guard.nodes.Get(name)
+	switch {
+	case err == nil:
+		data, err = withUID(data, cached.UID)
+	case len(subresources) == 0:
+		err = nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	node, err := n.NodeInterface.Patch(n.guard.bind(ctx), name, patch, data, o, subresources...)
 	return node, asFailure(err)
 }
 
-// PatchStatus implements typedcorev1.NodeExpansion.
+// withUID adds a UID to a patch that is JSON, which the API server refuses for any other object.
+func withUID(patch []byte, uid types.UID) ([]byte, error) {
+	var fields, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return nil, fmt.Errorf("reading a patch: %w", err)
+	}
+	if len(fields["metadata"]) > 0 {
+		if err := json.Unmarshal(fields["metadata"], &metadata); err != nil {
+			return nil, fmt.Errorf("reading the metadata of a patch: %w", err)
+		}
+	}
+	if metadata == nil {
+		metadata = map[string]json.RawMessage{}
+	}
+	var err error
+	if metadata["uid"], err = json.Marshal(uid); err != nil {
+		return nil, fmt.Errorf("encoding a UID: %w", err)
+	}
+	if fields["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, fmt.Errorf("encoding the metadata of a patch: %w", err)
+	}
+	return json.Marshal(fields)
+}
+
+// PatchStatus implements typedcorev1.NodeExpansion. In a round, it meets the node that the round is about, and not a
+// later one of the same name.
 func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*corev1.Node, error) {
+	if judged := n.judged.node(name); judged != nil {
+		var err error
+		if data, err = withUID(data, judged.UID); err != nil {
+			return nil, err
+		}
+	}
 	node, err := n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
 	return node, asFailure(err)
 }
@@ -168,11 +233,16 @@ func asFailure(err error) error {
 	return err
 }
 
-// Delete implements typedcorev1.NodeInterface. It deletes the node that the provider was asked
-// about, and not a later one of the same name.
+// Delete implements typedcorev1.NodeInterface. It deletes the node that the provider was asked about, and not a later
+// one of the same name, and only in a version in which it would be judged the same: a round that asks about many nodes
+// may take minutes, and a new node may have become ready meanwhile.
 func (n nodes) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	if uid, ok := n.judged.uid(name); ok {
-		o.Preconditions = metav1.NewUIDPreconditions(string(uid))
+	if n.judged.node(name) != nil {
+		node, err := n.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		o.Preconditions = &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}
 	}
 	return n.NodeInterface.Delete(n.guard.bind(ctx), name, o)
 }

@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,22 +25,163 @@ func nodeOf(name string, uid types.UID) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
 }
 
-// A node is deleted by the UID of the one that the cloud was asked about.
-// Pins CNLC-16.
-func TestDeletionNamesTheNodeThatWasJudged(t *testing.T) {
-	env := controllertest.New(t, nodeOf("a", "new"))
-	client := newClient(env.Env, newWorld(t).guard)
-	session := &Session{Client: client}
-	session.Judged([]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "old")})
-	if err := client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+// A node is deleted by the UID of the one that the cloud was asked about, and only while it is as it was then.
+func TestDeletionMeetsTheNodeThatWasJudged(t *testing.T) {
+	judged, is := nodeOf("a", "old"), func(change func(*corev1.Node)) *corev1.Node {
+		n := nodeOf("a", "old")
+		n.ResourceVersion = "7"
+		change(n)
+		return n
 	}
-	sent, ok := env.Writes()[0].(clienttesting.DeleteAction)
-	if !ok {
-		t.Fatalf("%T was sent", env.Writes()[0])
+	unchanged := is(func(*corev1.Node) {})
+	for name, tc := range map[string]struct {
+		stored  *corev1.Node
+		fails   error
+		deleted bool
+	}{
+		"CNLC-16: as it was":            {stored: unchanged, deleted: true},
+		"CNLC-16: recreated":            {stored: nodeOf("a", "new")},
+		"CNLC-25: ready by now":         {stored: is(func(n *corev1.Node) { n.Status.Conditions = readyNow })},
+		"CNLC-25: with a provider ID":   {stored: is(func(n *corev1.Node) { n.Spec.ProviderID = "fake://a" })},
+		"CNLC-25: it cannot be read":    {stored: unchanged, fails: apierrors.NewInternalError(errFake)},
+		"CNLC-25: it is gone meanwhile": {stored: nodeOf("b", "other")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, tc.stored)
+			if tc.fails != nil {
+				env.Refuse("get nodes a", tc.fails)
+			}
+			client := newClient(env.Env, newWorld(t).guard)
+			session := &Session{Client: client}
+			session.Judged([]*corev1.Node{nodeOf("b", "other"), judged})
+			err := client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{})
+			if (err == nil) != tc.deleted || (len(env.Writes()) == 1) != tc.deleted {
+				t.Fatalf("%v was sent, %v", env.Writes(), err)
+			}
+			if !tc.deleted {
+				return
+			}
+			sent, ok := env.Writes()[0].(clienttesting.DeleteAction)
+			if !ok {
+				t.Fatalf("%T was sent", env.Writes()[0])
+			}
+			p := sent.GetDeleteOptions().Preconditions
+			if p == nil || p.UID == nil || *p.UID != "old" || p.ResourceVersion == nil || *p.ResourceVersion != "7" {
+				t.Errorf("the preconditions are %+v", p)
+			}
+		})
 	}
-	if p := sent.GetDeleteOptions().Preconditions; p == nil || p.UID == nil || *p.UID != "old" {
-		t.Errorf("the preconditions are %+v", p)
+}
+
+// The addresses are those of the node in the cache, which may be behind. Pins CNODE-33.
+func TestAddressesAreWrittenToTheNodeOfTheCache(t *testing.T) {
+	cached := nodeOf("a", "old")
+	cached.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	patched := cached.DeepCopy()
+	patched.Status.Addresses[0].Address = "10.0.0.2"
+	write := func(t *testing.T, env *controllertest.Env) error {
+		t.Helper()
+		w := newWorld(t)
+		w.nodes = env.Informers.Core().V1().Nodes().Lister()
+		_, _, err := nodeutil.PatchNodeStatus(newClient(env.Env, w.guard).CoreV1(), "a", cached, patched)
+		return err
+	}
+	t.Run("it carries its UID", func(t *testing.T) {
+		env := controllertest.New(t, cached)
+		env.Cache(t, cached)
+		must.Succeed(t, write(t, env))
+		sent, ok := env.Writes()[0].(clienttesting.PatchAction)
+		const want = `{"metadata":{"uid":"old"},"status":{"addresses":` +
+			`[{"address":"10.0.0.2","type":"InternalIP"},{"$patch":"replace"}]}}`
+		if !ok || string(sent.GetPatch()) != want {
+			t.Errorf("%v was sent, %s", env.Writes()[0], sent.GetPatch())
+		}
+	})
+	t.Run("it is gone", func(t *testing.T) {
+		env := controllertest.New(t, nodeOf("a", "new"))
+		if err := write(t, env); err == nil || len(env.Writes()) > 0 {
+			t.Errorf("%v was sent, %v", env.Writes(), err)
+		}
+	})
+}
+
+// The labels that the cache shows may be those of an earlier node of the name. Pins CNODE-34.
+func TestLabelsAreWrittenToTheNodeOfTheCache(t *testing.T) {
+	env, w := controllertest.New(t, nodeOf("a", "new")), newWorld(t)
+	env.Cache(t, nodeOf("a", "old"))
+	w.nodes = env.Informers.Core().V1().Nodes().Lister()
+	nodehelpers.AddOrUpdateLabelsOnNode(newClient(env.Env, w.guard), map[string]string{"a": "b"}, nodeOf("a", "old"))
+	sent, ok := env.Writes()[0].(clienttesting.PatchAction)
+	const want = `{"metadata":{"labels":{"a":"b"},"uid":"old"}}` // which an API server refuses
+	if !ok || string(sent.GetPatch()) != want {
+		t.Errorf("%v was sent, %s", env.Writes()[0], sent.GetPatch())
+	}
+}
+
+// A round that makes routes for many nodes may take minutes. Pins ROUTE-34.
+func TestAConditionIsWrittenToTheNodeOfTheRound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		judged []*corev1.Node
+		want   string
+	}{
+		"a node of the round": {
+			[]*corev1.Node{nodeOf("b", "other"), nodeOf("a", "old")}, `{"metadata":{"uid":"old"},"status":`,
+		},
+		"there are no rounds": {nil, `{"status":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, nodeOf("a", "old"))
+			session := &Session{Client: newClient(env.Env, newWorld(t).guard)}
+			if tc.judged != nil {
+				session.Judged(tc.judged)
+			}
+			condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}
+			must.Succeed(t, nodeutil.SetNodeCondition(session.Client, "a", condition))
+			sent, ok := env.Writes()[0].(clienttesting.PatchAction)
+			if !ok || !strings.HasPrefix(string(sent.GetPatch()), tc.want) {
+				t.Errorf("%v was sent, %s", env.Writes()[0], sent.GetPatch())
+			}
+		})
+	}
+}
+
+var readyNow = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+
+// The taint is for a node that is not ready, and is removed from one that is. In a long round that may change.
+// Pins CNLC-25.
+func TestTheShutdownTaintFollowsTheNodeAsItIs(t *testing.T) {
+	taint := &corev1.Taint{Key: "shutdown", Effect: corev1.TaintEffectNoSchedule}
+	down, up := nodeOf("a", "uid"), nodeOf("a", "uid")
+	up.Status.Conditions = readyNow
+	tainted := up.DeepCopy()
+	tainted.Spec.Taints = []corev1.Taint{*taint}
+	taintedAndDown := down.DeepCopy()
+	taintedAndDown.Spec.Taints = tainted.Spec.Taints
+
+	for name, tc := range map[string]struct {
+		judged, is *corev1.Node
+		written    bool
+	}{
+		"down, and still is":     {down, down, true},
+		"down, and ready by now": {down, up, false},
+		"ready, and still is":    {tainted, tainted, true},
+		"ready, and down by now": {tainted, taintedAndDown, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, tc.is)
+			session := &Session{Client: newClient(env.Env, newWorld(t).guard)}
+			session.Judged([]*corev1.Node{tc.judged})
+			change := nodehelpers.AddOrUpdateTaintOnNode
+			if len(tc.judged.Spec.Taints) > 0 {
+				change = func(c kubernetes.Interface, name string, taints ...*corev1.Taint) error {
+					return nodehelpers.RemoveTaintOffNode(c, name, tc.judged, taints...)
+				}
+			}
+			err := change(session.Client, "a", taint)
+			if written := len(env.Writes()) == 1; written != tc.written || (err == nil) != tc.written {
+				t.Errorf("it was written: %t, want %t, %v", written, tc.written, err)
+			}
+		})
 	}
 }
 
@@ -215,6 +357,8 @@ func TestFencedInstanceCancelsItsRequests(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			env, w := controllertest.New(t), newWorld(t)
+			env.Cache(t, node)
+			w.nodes = env.Informers.Core().V1().Nodes().Lister()
 			server := silent{make(chan string, 1)}
 			env.Client = must.Get(kubernetes.NewForConfigAndClient(&rest.Config{}, &http.Client{Transport: server}))(t)
 			client := newClient(env.Env, w.guard)

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/cloud-provider/fake"
@@ -28,7 +30,10 @@ func newWorld(t *testing.T) *world {
 	working, end := context.WithCancel(t.Context())
 	t.Cleanup(end)
 	stopping := make(chan struct{})
-	g := &guard{stopping: stopping, working: working, record: newCalls(testclock.NewFakeClock(controllertest.Epoch))}
+	g := &guard{
+		stopping: stopping, working: working, record: newCalls(testclock.NewFakeClock(controllertest.Epoch)),
+		nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+	}
 	return &world{g, sync.OnceFunc(func() { close(stopping) }), end}
 }
 
@@ -190,6 +195,37 @@ func TestMetadataThatTheProviderLacks(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Taints: test.taints}}
 			metadata, err := v2.InstanceMetadata(t.Context(), node)
 			if metadata != nil || text(err) != test.want {
+				t.Errorf("the answer is %v, %v", metadata, err)
+			}
+		})
+	}
+}
+
+// In a round the provider is asked for the addresses of nodes, and answers about one when that is gone, and another one
+// may have its name.
+func TestAnAnswerAboutANodeThatIsGoneByThen(t *testing.T) {
+	old := nodeOf("a", "old")
+	uninitialized := old.DeepCopy()
+	uninitialized.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+	for name, tc := range map[string]struct {
+		asked, cached *corev1.Node
+		want          string
+	}{
+		"CNODE-33: it is there":                  {old, old, ""},
+		"CNODE-33: another one has its name":     {old, nodeOf("a", "new"), "node a was recreated since the cloud provider was asked about it"},
+		"CNODE-33: it is gone":                   {old, nodeOf("b", "old"), "node a was deleted since the cloud provider was asked about it"},
+		"CNODE-33: not in a round, see CNODE-31": {uninitialized, nodeOf("a", "new"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, w := controllertest.New(t), newWorld(t)
+			env.Cache(t, tc.cached)
+			w.nodes = env.Informers.Core().V1().Nodes().Lister()
+			answer := func(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+				return &cloudprovider.InstanceMetadata{}, nil
+			}
+			v2, _ := guarded{&fake.Cloud{EnableInstancesV2: true, OverrideInstanceMetadata: answer}, w.guard}.InstancesV2()
+			metadata, err := v2.InstanceMetadata(t.Context(), tc.asked)
+			if text(err) != tc.want || (metadata == nil) != (tc.want != "") {
 				t.Errorf("the answer is %v, %v", metadata, err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -34,7 +35,8 @@ func (i instancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (b
 }
 
 // InstanceMetadata implements cloudprovider.InstancesV2. No metadata means that a node is not to
-// be initialized. For an initialized node the library does not expect that, and would panic.
+// be initialized. For an initialized node the library does not expect that, and would panic. It would also write the
+// addresses to a later node of the same name: rounds take long.
 func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	i.guard.first()
 	if !initialized(node) {
@@ -51,7 +53,27 @@ func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*
 	case err == nil:
 		return nil, fmt.Errorf("the cloud provider has no metadata of node %s", node.Name)
 	}
+	if err == nil && initialized(node) {
+		if err := i.guard.stillIs(node); err != nil {
+			return nil, err
+		}
+	}
 	return metadata, err
+}
+
+// stillIs returns an error if the cache does not show a node any more. The answer of the provider is then about none, or
+// another one has its name.
+func (g *guard) stillIs(node *corev1.Node) error {
+	cached, err := g.nodes.Get(node.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("node %s was deleted since the cloud provider was asked about it", node.Name)
+	case err != nil:
+		return err
+	case cached.UID != node.UID:
+		return recreated(node.Name)
+	}
+	return nil
 }
 
 // initialized reports whether a node no longer has the taint that nodes of a cloud start with.
