@@ -98,6 +98,7 @@ type ipamController struct {
 	ranges *ranges
 	loop   *reconcile.Loop[string]
 	queue  reconcile.Queue[string] // the loop
+	runs   func(bool)
 }
 
 // newController returns nil if nodes get no ranges.
@@ -113,7 +114,8 @@ func newController(env controller.Env, cfg config) (*ipamController, error) {
 	c := &ipamController{Env: env, nodes: nodes.Lister()}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "cidrallocator_node", Workers: workers}, c.reconcile)
 	c.queue = c.loop
-	c.ranges = newRanges(sets, newMetrics(env.Metrics), c.loop.Add)
+	m := newMetrics(env.Metrics)
+	c.ranges, c.runs = newRanges(sets, m, c.loop.Add), m.runs
 	for _, cidr := range cfg.services {
 		if cidr == "" {
 			continue
@@ -150,6 +152,8 @@ func setsOf(cfg config) ([]*blockSet, error) {
 
 // Run implements controller.Controller.
 func (c *ipamController) Run(ctx context.Context) error {
+	c.runs(true)
+	defer c.runs(false)
 	return reconcile.Run(ctx, c.Env, func(context.Context) error {
 		c.takeOver()
 		return nil

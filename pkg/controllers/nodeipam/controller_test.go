@@ -39,6 +39,25 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
+// Pins IPAM-3 and MGR-132.
+func TestDashboardsSeeWhetherItRuns(t *testing.T) {
+	env := controllertest.New(t)
+	c, err := newController(env.Env, single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(number string) bool {
+		return slices.Equal(env.Series(t, "running_managed_controllers"), []string{"manager=kube-controller-manager name=nodeipam " + number})
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "it runs", func() bool { return shows("1") })
+	stop()
+	if !shows("0") {
+		t.Error("it has ended, and is shown to run")
+	}
+}
+
 func TestValue(t *testing.T) {
 	on := func(c *controller.Config) {
 		c.Controllers.NodeIPAM.AllocateNodeCIDRs = ptr.To(true)

@@ -2,6 +2,7 @@ package nodeipam
 
 import (
 	"net/netip"
+	"slices"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -53,7 +54,8 @@ func (r *ranges) handOver() handover {
 }
 
 // takeOver adds what a predecessor handed over, and returns the nodes concerned. Another process
-// may have held the lease in between: what nodes are known to hold is newer.
+// may have held the lease in between: what nodes are known to hold is newer. If a node may have blocks
+// of which one is held by others by now, it gets others, and the rest stays held.
 func (r *ranges) takeOver(left handover) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,12 +63,16 @@ func (r *ranges) takeOver(left handover) (nodes []string) {
 		s.next = left.next[division{s.cluster, s.bits}]
 	}
 	for _, h := range left.unshown {
-		if r.find(h.incarnation) >= 0 || !r.areFree(h.prefixes) {
+		if r.find(h.incarnation) >= 0 {
 			continue
 		}
-		if !r.areFree(h.former) {
-			h.former = nil
+		if slices.ContainsFunc(h.prefixes, r.isHeld) {
+			if !h.isUnsettled() {
+				continue
+			}
+			h.former, h.prefixes = h.all(), nil
 		}
+		h.former = slices.DeleteFunc(slices.Clone(h.former), r.isTaken)
 		r.occupy(h.all())
 		r.add(h)
 		nodes = append(nodes, h.name)
@@ -74,14 +80,12 @@ func (r *ranges) takeOver(left handover) (nodes []string) {
 	return nodes
 }
 
-// areFree reports whether nothing holds any of the blocks that ranges overlap.
-func (r *ranges) areFree(prefixes []netip.Prefix) bool {
-	for _, s := range r.sets {
-		for _, p := range prefixes {
-			if !s.isFree(p) {
-				return false
-			}
-		}
-	}
-	return true
+// isTaken reports whether a range is a block that something holds. A larger range is none: the node may have the rest.
+func (r *ranges) isTaken(p netip.Prefix) bool {
+	return slices.ContainsFunc(r.sets, func(s *blockSet) bool { return s.gives(p) && !s.isFree(p) })
+}
+
+// isHeld reports whether something holds one of the blocks that a range overlaps.
+func (r *ranges) isHeld(p netip.Prefix) bool {
+	return slices.ContainsFunc(r.sets, func(s *blockSet) bool { return !s.isFree(p) })
 }

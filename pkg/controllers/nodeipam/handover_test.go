@@ -210,6 +210,13 @@ func TestARangeThatMayHaveBeenWrittenIsHeldAfterAnEdit(t *testing.T) {
 		wantCIDRs(t, w.allot(t, "next"), "[10.0.0.128/25]")
 		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/25]")
 	})
+	t.Run("smaller blocks, of which one is reserved", func(t *testing.T) {
+		reserved := smaller
+		reserved.services[0] = "10.0.0.0/25"
+		w := begin(t, node("a", "10.0.2.0/23"), reserved)
+		wantCIDRs(t, w.allot(t, "next"), held)
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.128/25]")
+	})
 	t.Run("not executed, smaller blocks, and edited once more", func(t *testing.T) {
 		a := node("a", "10.0.2.0/24")
 		w := begin(t, a, smaller)
@@ -223,4 +230,38 @@ func TestARangeThatMayHaveBeenWrittenIsHeldAfterAnEdit(t *testing.T) {
 			t.Errorf("%d blocks are held, want 4", used)
 		}
 	})
+}
+
+// An edit reserves one of the ranges that may have been written to a node, or another process has given it away. The
+// others stay held all the same. Pins IPAM-48 and IPAM-50.
+func TestARangeThatMayHaveBeenWrittenIsHeldWithoutTheOthers(t *testing.T) {
+	lost := errors.New("unexpected EOF")
+	reserved := dual
+	reserved.services[0] = "10.0.0.0/24"
+	for name, tc := range map[string]struct {
+		edited config
+		other  *corev1.Node
+		n      string
+	}{
+		"reserved":            {edited: reserved, n: "[10.0.1.0/24 fd00::/64]"},
+		"that of another now": {edited: dual, other: node("x", "10.0.0.0/24"), n: "[10.0.1.0/24 fd00::/64]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, b, next := node("n"), node("b", "10.0.2.0/24", "fd00:0:0:1::/64"), node("next")
+			w := newWorld(t, dual, n, b, next)
+			allow := w.Refuse("patch nodes n", lost)
+			w.allot(t, "n")
+			allow()
+			cached := []*corev1.Node{n, b, next}
+			if tc.other != nil {
+				w.Env.Store(t, tc.other)
+				cached = append(cached, tc.other)
+			}
+			w.succeed(t, tc.edited, cached...)
+			const fullV6 = "failed to allocate cidr from cluster cidr at idx:1: " + full
+			wantCIDRs(t, w.allot(t, "next"), fullV6)
+			wantCIDRs(t, w.allot(t, "n"), tc.n)
+			wantCIDRs(t, w.allot(t, "next"), fullV6)
+		})
+	}
 }

@@ -12,6 +12,7 @@ type controllerMetrics struct {
 	allocations, releases *metrics.CounterVec
 	maximum, usage        *metrics.GaugeVec
 	tries                 *metrics.HistogramVec
+	running               *metrics.GaugeVec
 }
 
 func newMetrics(r controller.MetricsRegistry) controllerMetrics {
@@ -39,9 +40,22 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 			Help:    "Histogram measuring CIDR allocation tries per request.",
 			Buckets: metrics.ExponentialBuckets(1, 5, 5),
 		}, labels),
+		running: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "running_managed_controllers", StabilityLevel: metrics.BETA,
+			Help: "Indicates where instances of a controller are currently running",
+		}, []string{"name", "manager"}),
 	}
-	r.MustRegister(m.allocations, m.releases, m.maximum, m.usage, m.tries)
+	r.MustRegister(m.allocations, m.releases, m.maximum, m.usage, m.tries, m.running)
 	return m
+}
+
+// runs records whether the instance runs, under the name by which dashboards know the controller.
+func (m controllerMetrics) runs(yes bool) {
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	m.running.WithLabelValues("nodeipam", "kube-controller-manager").Set(value)
 }
 
 // created records the size of a set.
