@@ -158,6 +158,33 @@ func TestAllZonesAreDownAndAnotherComes(t *testing.T) {
 	w.wantEvicted(t, "a00 a01 a02 a03")
 }
 
+// Pins NLC-108. While a zone is down, all others go: their nodes are deleted, or do not count any more.
+func TestAZoneIsDownAndTheOthersGo(t *testing.T) {
+	for name, remove := range map[string]func(*testing.T, *world, *corev1.Node){
+		"deleted": func(t *testing.T, w *world, n *corev1.Node) {
+			t.Helper()
+			w.cluster.delete(n)
+			w.Env.Remove(t, n)
+		},
+		"excluded": func(t *testing.T, w *world, n *corev1.Node) {
+			t.Helper()
+			w.report(t, n.Name, excluded)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, append(group("a", 4, ready(corev1.ConditionUnknown)), group("b", 2)...)...)
+			w.fall(namesOf(group("a", 4))...)
+			w.live(t, 15*time.Second)
+			w.wantEvicted(t, "a00 a01")
+			for _, n := range []string{"b00", "b01"} {
+				remove(t, w, w.stored(t, n))
+			}
+			w.live(t, time.Minute)
+			w.wantEvicted(t, "")
+		})
+	}
+}
+
 // Pins NLC-65. Who is known as ready when the first node comes back, gets a new grace period.
 func TestTheFirstThatComesBackGivesAllANewGracePeriod(t *testing.T) {
 	w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), node("m", ready(corev1.ConditionFalse)))

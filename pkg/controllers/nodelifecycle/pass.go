@@ -98,6 +98,9 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, toStrip []string)
 	var before, is []zoneState
 	for name, z := range c.zones {
 		j := judged{name: name, count: z.count, from: z.state}
+		if z.count.all() == 0 && z.state != uncounted {
+			before = append(before, z.state)
+		}
 		switch {
 		case z.count.all() > 0:
 			if j.to = c.rates.stateOf(z.count); z.state == uncounted {

@@ -73,9 +73,9 @@ const (
 	resume
 )
 
-// reactionTo returns the reaction to a change of zone states. The arguments contain only zones with nodes
-// that count. A new zone with a ready node resumes like one that comes back: otherwise those that were stopped would
-// stay so.
+// reactionTo returns the reaction to a change of zone states. now contains only zones with nodes that count, before also
+// those that had some. A new zone with a ready node resumes like one that comes back: otherwise those that were stopped
+// would stay so. If all that are left are down, it does not matter whether the last one that was up went down or is gone.
 func reactionTo(before, now []zoneState) reaction {
 	notFull := func(s zoneState) bool { return s != full }
 	isUp := func(s zoneState) bool { return s != full && s != initial }
