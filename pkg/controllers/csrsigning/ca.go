@@ -59,8 +59,8 @@ func (c *signingController) follow(ctx context.Context) error {
 	}
 }
 
-// retryWith enqueues the failed requests that a renewed CA has to sign: the previous one may have been the cause, and
-// their next retry may be far off.
+// retryWith enqueues the requests that a renewed CA has to sign. The previous one may be the cause that they failed, or
+// that they are about to, and their next retry may be far off.
 func (c *signingController) retryWith(ctx context.Context, renewed *ca) {
 	all, err := c.requests.List(labels.Everything())
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *signingController) retryWith(ctx context.Context, renewed *ca) {
 		return
 	}
 	for _, csr := range all {
-		if signer := c.signerOf(csr); signer != nil && signer.ca == renewed && c.loop.Retries(csr.Name) > 0 {
+		if signer := c.signerOf(csr); signer != nil && signer.ca == renewed {
 			c.loop.Add(csr.Name)
 		}
 	}

@@ -549,6 +549,32 @@ func TestANewCASignsWhatWaits(t *testing.T) {
 	}
 }
 
+// A request fails for the first time while a new CA comes into force: it is not known yet that it waits. The clock stands,
+// so nothing else retries it. Pins CSRS-66.
+func TestANewCASignsWhatFailsMeanwhile(t *testing.T) {
+	pair := files(t)
+	env := controllertest.New(t, csr(t))
+	c, err := newController(env.Env, one(pair))
+	must.Succeed(t, err)
+	next := pki.CA(t, now)
+	env.RefuseIf("update certificatesigningrequests/status csr", errors.New("boom"), func(n int) bool {
+		if n == 1 {
+			next.Write(t, filepath.Dir(pair.Cert))
+			if !c.cas[0].renew(t.Context(), now) {
+				t.Error("the CA is the same")
+			}
+			c.retryWith(t.Context(), c.cas[0])
+		}
+		return n == 1
+	})
+	env.Start(t)
+	env.Run(t, c)
+	controllertest.Eventually(t, "the request is signed", func() bool {
+		r := controllertest.MustStored[*certificatesv1.CertificateSigningRequest](t, env, "", "csr")
+		return len(r.Status.Certificate) > 0
+	})
+}
+
 // The CA of one signer has expired when the process starts, or another one becomes the leader: the others sign. Pins
 // CSRS-67.
 func TestAnExpiredCAKeepsNoOtherSignerFromSigning(t *testing.T) {
