@@ -71,8 +71,8 @@ type named interface {
 }
 
 // keyText is a key as it is asked for: the name of an object if it is about one.
-func keyText[K comparable](key K) string {
-	switch key := any(key).(type) {
+func keyText(key any) string {
+	switch key := key.(type) {
 	case types.NamespacedName:
 		return key.String()
 	case string:

@@ -114,8 +114,12 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 // Add enqueues a key in the fresh lane.
 func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 
-// Enqueue enqueues a key in a lane.
+// Enqueue enqueues a key in a lane. If that says that the object of the key was added or deleted, the key begins anew:
+// what failed before was of another object.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
+	if lane.trigger.succeeds(key) {
+		l.forget(key)
+	}
 	l.enqueuing.Lock()
 	defer l.enqueuing.Unlock()
 	l.lanes.announce(key, lane)

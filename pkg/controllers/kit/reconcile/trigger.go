@@ -96,6 +96,16 @@ func (t trigger) object() string {
 	return t.kind() + " " + t.namespace + "/" + t.name
 }
 
+// succeeds reports whether the object of a key is another one than before, or gone, as far as names tell. If an object
+// of another kind has that name, the next retry of the key comes too early, and no more.
+func (t trigger) succeeds(key any) bool {
+	if t.event != Added && t.event != Deleted {
+		return false
+	}
+	text := keyText(key)
+	return text == t.name && t.namespace == "" || text == t.namespace+"/"+t.name
+}
+
 // delay is a key that is added later.
 type delay struct {
 	due   time.Time

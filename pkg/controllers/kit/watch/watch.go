@@ -76,7 +76,10 @@ func (h handler[T]) OnUpdate(old, new any) {
 		return
 	}
 	lane := reconcile.Fresh.Because(reconcile.Updated, is)
-	if was.GetResourceVersion() == is.GetResourceVersion() {
+	switch {
+	case was.GetUID() != is.GetUID():
+		lane = reconcile.Fresh.Because(reconcile.Added, is) // the other one was deleted while the watch was interrupted
+	case was.GetResourceVersion() == is.GetResourceVersion():
 		lane = reconcile.Backlog.Because(reconcile.Resynced, is)
 	}
 	h.funcs.Update(lane, was, is)

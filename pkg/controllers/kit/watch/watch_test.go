@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,6 +19,47 @@ import (
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakeclient"
 )
+
+// A watch that was interrupted may show the successor of an object as an update of it. Then its key begins anew. Pins
+// MGR-228.
+func TestAnUpdateToAnotherObjectBeginsAnew(t *testing.T) {
+	env := controllertest.New(t)
+	failed := make(chan bool)
+	options := reconcile.Options[string]{Queue: "q", Workers: 1}
+	queue := reconcile.New(env.Env, options, func(context.Context, string) error {
+		failed <- true
+		return errors.New("a quota is exceeded")
+	})
+	handler := watch.Handler(watch.Funcs[*corev1.Pod]{
+		Update: func(l reconcile.Lane, _, p *corev1.Pod) { queue.Enqueue(l, p.Name) },
+	})
+	ctx, stop := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- queue.Run(ctx) }()
+	defer func() {
+		stop()
+		<-done
+	}()
+	retries := func(old, new *corev1.Pod) int {
+		handler.OnUpdate(old, new)
+		<-failed
+		controllertest.Eventually(t, "the failure is noted", func() bool { return len(queue.Inspect().InFlight) == 0 })
+		return queue.Retries("a")
+	}
+	first, second := pod("a", "1"), pod("a", "5")
+	second.UID = "second"
+	for want := 1; want < 4; want++ {
+		if got := retries(first, first); got != want {
+			t.Errorf("%d retries of the first one, want %d", got, want)
+		}
+	}
+	if got := retries(first, second); got != 1 {
+		t.Errorf("%d retries of the second one, want 1", got)
+	}
+	if got := retries(second, second); got != 2 {
+		t.Errorf("%d retries of the second one, want 2", got)
+	}
+}
 
 // capturing is an informer that only remembers its handler.
 type capturing struct {
