@@ -98,6 +98,7 @@ type daemonSetController struct {
 	blueprints *blueprints
 	podControl pods.Tracked
 	failures   failures
+	nodeQueue  reconcile.Queue[string]
 	nodeLoop   *reconcile.Loop[string]
 	former     formerNodes
 }
@@ -135,6 +136,7 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{
 		Queue: "daemonset-node-updates", Workers: v.concurrentSyncs,
 	}, c.reconcileNode)
+	c.nodeQueue = c.nodeLoop
 	c.watch(apps, core)
 	return c, nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func (c *daemonSetController) nodeAdded(lane reconcile.Lane, node *corev1.Node) {
-	c.nodeLoop.Enqueue(lane, node.Name)
+	c.nodeQueue.Enqueue(lane, node.Name)
 }
 
 // nodeUpdated ignores updates that do not change eligibility, above all heartbeats.
@@ -28,12 +28,12 @@ func (c *daemonSetController) nodeUpdated(lane reconcile.Lane, old, node *corev1
 		return
 	}
 	c.former.keep(old)
-	c.nodeLoop.Enqueue(lane, node.Name)
+	c.nodeQueue.Enqueue(lane, node.Name)
 }
 
 func (c *daemonSetController) nodeDeleted(node *corev1.Node) {
 	c.former.keep(node)
-	c.nodeLoop.Enqueue(reconcile.Gone(node), node.Name)
+	c.nodeQueue.Enqueue(reconcile.Gone(node), node.Name)
 }
 
 // formerNodes are the nodes that have been changed or deleted since they were reconciled, as they were before.

@@ -23,9 +23,10 @@ func (c *deploymentController) watch(replicaSets, podInformer cache.SharedIndexI
 	})
 }
 
-// ends reports whether a pod has finished. After a restart of the watch, it may be another one of the name.
+// ends reports whether a pod has finished, or its ReplicaSet has released it. After a restart of the watch, it may be
+// another one of the name.
 func ends(old, pod *corev1.Pod) bool {
-	return !pods.IsTerminal(old) && (pods.IsTerminal(pod) || old.UID != pod.UID)
+	return !pods.IsTerminal(old) && (pods.IsTerminal(pod) || old.UID != pod.UID || !owners.SameController(old, pod))
 }
 
 // replicaSetsOfOwners declares which events of ReplicaSets enqueue which Deployments.
@@ -34,7 +35,7 @@ func (c *deploymentController) replicaSetsOfOwners() owners.Dependents[*appsv1.D
 }
 
 // podEnded enqueues a Deployment with the strategy Recreate, which may be waiting for its old
-// pods, when the last running pod of a ReplicaSet was deleted or has finished. Pods that have
+// pods, when the last running pod of a ReplicaSet was deleted, released or has finished. Pods that have
 // finished do not block a recreation (kubernetes/kubernetes#106410).
 func (c *deploymentController) podEnded(pod *corev1.Pod) {
 	rs, ok := owners.Resolve(metav1.GetControllerOfNoCopy(pod), replicaSetKind.Kind, c.replicaSets.ReplicaSets(pod.Namespace).Get)

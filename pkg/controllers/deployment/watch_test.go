@@ -3,6 +3,7 @@ package deployment
 import (
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -175,6 +176,26 @@ func TestTheEndOfThePodsLetsARecreationGoOn(t *testing.T) {
 	})
 }
 
+// The status of the ReplicaSet that released it may be seen before that pod is. Pins DEP-71.
+func TestTheReleaseOfThePodsLetsARecreationGoOn(t *testing.T) {
+	old := makeSet(1, 0)
+	h := newHarness(t, makeDeployment(1, image("v2"), recreating, withoutDeadline), old, podOf(old, "p", corev1.PodRunning))
+	h.run(t)
+	h.AwaitIdle(t)
+	if n := len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)); n != 1 {
+		t.Fatalf("there are %d ReplicaSets while an old pod runs", n)
+	}
+	h.eventually(t, "the status is written", func() bool { return h.deployment(t).Status.ObservedGeneration == 1 })
+	for range 5 {
+		h.Clock.Step(time.Minute)
+		h.AwaitIdle(t)
+	}
+	h.Store(t, controllertest.Changed(podOf(old, "p", corev1.PodRunning), controllertest.Orphaned))
+	h.eventually(t, "the new ReplicaSet is created", func() bool {
+		return len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)) == 2
+	})
+}
+
 // Pins DEP-56.
 func TestWhichUpdateIsTheEndOfAPod(t *testing.T) {
 	rs := makeSet(1, 1)
@@ -189,6 +210,7 @@ func TestWhichUpdateIsTheEndOfAPod(t *testing.T) {
 		"it is unknown":           {running, podOf(rs, "p", corev1.PodUnknown), false},
 		"it goes on":              {podOf(rs, "p", corev1.PodPending), running, false},
 		"it was another that ran": {running, another, true},
+		"DEP-71: it was released": {running, controllertest.Changed(podOf(rs, "p", corev1.PodRunning), controllertest.Orphaned), true},
 		"it had ended":            {failed, failed, false},
 		"another that had ended":  {failed, another, false},
 	} {

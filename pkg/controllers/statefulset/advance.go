@@ -38,8 +38,12 @@ func (c *statefulSetController) advance(ctx context.Context, p *observation) (ap
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
 	wrote, refused := c.releaseRetained(ctx, p.set, l.all())
+	if wrote {
+		// The update of the claims enqueues the set again, unless one is deleted before the cache shows it.
+		c.owners.EnqueueAfter(p.set, reconcile.RecheckAfter)
+	}
 	if wrote || refused != nil && ctx.Err() != nil {
-		return status, refused // the update of the claims enqueues the set again
+		return status, refused
 	}
 	status, err := c.fill(ctx, p, l, status)
 	return status, worst(present(err, refused))

@@ -138,7 +138,7 @@ func TestPodsThatWaitForClaimsLeaveRoomForOthers(t *testing.T) {
 }
 
 // A pod that has failed is deleted also if its successor cannot be created, since the revision that it is to be at
-// cannot be read.
+// cannot be read. Pins STS-76.
 func TestAFailedPodOfARevisionThatCannotBeReadIsDeleted(t *testing.T) {
 	f := settled(t, 2, partition(3), image("v2"), edited, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](3) })
 	broken := revisionAt(t, 1)

@@ -301,6 +301,21 @@ func TestAClaimThatIsNotFoundIsLookedAtAgain(t *testing.T) {
 	}
 }
 
+// The claim may be deleted before the cache shows that it was written. Its slot is not to be filled, so that no event
+// enqueues the set, which has not done anything else yet. Pins STS-78.
+func TestTheReconcileGoesOnAlthoughAClaimThatLostItsOwnersIsDeleted(t *testing.T) {
+	f := settled(t, 3, claims("data"), retention(retain, retain))
+	claim := claimOwnedBy(bySet)
+	claim.Name = "data-web-7"
+	f.Store(t, claim)
+	f.Cache(t, claim)
+	f.MustReconcile(t)
+	f.WantRequests(t, "update persistentvolumeclaims data-web-7")
+	if wait := f.Queued.TakeDelay(key); wait != reconcile.RecheckAfter {
+		t.Errorf("it goes on in %v", wait)
+	}
+}
+
 // Whoever deletes the set, or the pod, next would lose a claim that is to be retained by now. Pins STS-73.
 func TestClaimsThatAreToBeRetainedLoseTheirOwnersAtOnce(t *testing.T) {
 	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"

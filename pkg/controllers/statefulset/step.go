@@ -40,14 +40,15 @@ func replicaStep(set *appsv1.StatefulSet, pod *corev1.Pod, now time.Time) step {
 }
 
 // condemnedStep returns the next step for a condemned pod. In an ordered set a pod that is not
-// available waits, unless it is the first of the set that is not.
+// available waits, unless it is the first of the set that is not, or has finished, and so never
+// will be.
 func condemnedStep(set *appsv1.StatefulSet, pod, firstUnavailable *corev1.Pod, now time.Time) step {
 	switch {
 	case pod.DeletionTimestamp != nil && isOrdered(set):
 		return stepWait
 	case pod.DeletionTimestamp != nil:
 		return stepKeep
-	case isOrdered(set) && !isAvailable(set, pod, now) && pod != firstUnavailable:
+	case isOrdered(set) && !isAvailable(set, pod, now) && pod != firstUnavailable && !pods.IsTerminal(pod):
 		return stepWait
 	}
 	return stepRemove

@@ -65,6 +65,9 @@ func TestCondemnedStep(t *testing.T) {
 		{"not ready, the first", []podChange{notReady}, true, stepRemove, stepRemove},
 		{"not available, a lower one is not either", []podChange{readySince(start)}, false, stepWait, stepRemove},
 		{"failed, the first", []podChange{phase(corev1.PodFailed), notReady}, true, stepRemove, stepRemove},
+		{"STS-77: failed, a lower one is not available", []podChange{phase(corev1.PodFailed), notReady}, false, stepRemove, stepRemove},
+		{"STS-77: succeeded, a lower one is not available", []podChange{phase(corev1.PodSucceeded), notReady}, false, stepRemove, stepRemove},
+		{"STS-77: failed and being deleted", []podChange{phase(corev1.PodFailed), notReady, terminating}, false, stepWait, stepKeep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set := newSet(0, minReady(3))

@@ -1,0 +1,190 @@
+package cronjob
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/simulation"
+)
+
+// model is a world with a CronJob.
+type model struct {
+	*simulation.World
+	t *testing.T
+	// started has all Jobs that were created.
+	started map[string]bool
+	// forbid is whether no Job may run beside another.
+	forbid bool
+}
+
+func (m *model) cronJob() (*batchv1.CronJob, bool) {
+	return simulation.Get[*batchv1.CronJob](m.World, "ns", "cj")
+}
+
+func (m *model) admit(o runtime.Object) {
+	job, ok := o.(*batchv1.Job)
+	if !ok {
+		return
+	}
+	ref := metav1.GetControllerOf(job)
+	if cj, ok := m.cronJob(); !ok || cj.UID != ref.UID {
+		return // it is gone, which the cache does not show yet
+	}
+	if m.started[idOf(job)] {
+		m.t.Errorf("%s is created again", job.Name)
+	}
+	m.started[idOf(job)] = true
+	if !m.forbid {
+		return
+	}
+	for _, other := range simulation.All[*batchv1.Job](m.World) {
+		owner := metav1.GetControllerOf(other)
+		if owner != nil && owner.UID == ref.UID && howEnded(other) == "" && other.DeletionTimestamp == nil {
+			m.t.Errorf("%s is created while %s runs", job.Name, other.Name)
+		}
+	}
+}
+
+// idOf is what tells the Jobs of a CronJob and of another one of its name apart.
+func idOf(job *batchv1.Job) string { return fmt.Sprint(metav1.GetControllerOf(job).UID, job.Name) }
+
+// finish has Jobs finish, and is the garbage collector.
+func (m *model) finish(all bool) bool {
+	did := false
+	cj, ok := m.cronJob()
+	for _, job := range simulation.All[*batchv1.Job](m.World) {
+		ref := metav1.GetControllerOf(job)
+		switch {
+		case ref != nil && (!ok || cj.UID != ref.UID) && job.DeletionTimestamp == nil:
+			m.Delete(job, nil)
+			did = true
+		case howEnded(job) == "" && (all || m.Rand.IntN(4) == 0):
+			how := batchv1.JobComplete
+			if m.Rand.IntN(4) == 0 {
+				how = batchv1.JobFailed
+			}
+			m.Note("job %s: %s", job.Name, how)
+			simulation.Change(m.World, job, func(j *batchv1.Job) {
+				j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
+				if how == batchv1.JobComplete {
+					j.Status.CompletionTime = &metav1.Time{Time: m.Clock.Now().Truncate(time.Second)}
+				}
+			})
+			did = true
+		}
+	}
+	return did
+}
+
+func (m *model) randomCronJob() *batchv1.CronJob {
+	n := m.Rand.IntN
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cj"}}
+	cj.Spec.Schedule = []string{"* * * * *", "*/5 * * * *", "@every 2m", "0 * * * *"}[n(4)]
+	cj.Spec.ConcurrencyPolicy = []batchv1.ConcurrencyPolicy{
+		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
+	}[n(3)]
+	if n(3) == 0 {
+		cj.Spec.StartingDeadlineSeconds = ptr.To(int64(20 + n(300)))
+	}
+	cj.Spec.SuccessfulJobsHistoryLimit, cj.Spec.FailedJobsHistoryLimit = ptr.To(int32(n(3))), ptr.To(int32(n(3)))
+	return cj
+}
+
+func (m *model) user() {
+	n := m.Rand.IntN
+	cj, ok := m.cronJob()
+	if !ok {
+		created := m.randomCronJob()
+		m.forbid = created.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent
+		m.Create(created)
+		return
+	}
+	switch n(6) {
+	case 0:
+		m.Note("user toggles suspend")
+		suspend := !ptr.Deref(cj.Spec.Suspend, false)
+		simulation.Change(m.World, cj, func(c *batchv1.CronJob) { c.Spec.Suspend = &suspend })
+	case 1:
+		if n(4) == 0 {
+			m.Delete(cj, nil)
+		}
+	case 2:
+		if all := simulation.All[*batchv1.Job](m.World); len(all) > 0 && !m.forbid {
+			job := all[n(len(all))]
+			m.Delete(job, nil)
+			delete(m.started, idOf(job)) // its time may be run again, if it is not recorded yet
+		}
+	case 3:
+		other := m.randomCronJob()
+		m.Note("user sets schedule %s", other.Spec.Schedule)
+		simulation.Change(m.World, cj, func(c *batchv1.CronJob) { c.Spec.Schedule = other.Spec.Schedule })
+	}
+}
+
+// TestWhateverHappensNoTimeIsRunTwice has Jobs fail, schedules edited and suspended, requests fail and the controller
+// restarted, while the caches are behind. Nothing runs beside another Job if that is forbidden, and in the end the
+// schedule is followed.
+func TestWhateverHappensNoTimeIsRunTwice(t *testing.T) {
+	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
+		(&model{World: w, t: t, started: map[string]bool{}}).run(t)
+	})
+}
+
+func (m *model) run(t *testing.T) {
+	m.Admit = m.admit
+	m.Start = func(env controller.Env, left any) simulation.Instance {
+		c := must.Get(newController(env, value{concurrentSyncs: 1}))(t)
+		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
+		c.owners.Queue = queue
+		if left != nil {
+			c.owners.Writes.TakeOver(left.(writes.State))
+		}
+		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+	}
+	m.user()
+	m.Begin()
+	m.Play(func() { m.finish(false) }, m.user)
+	m.Faulty = false
+	m.Drain()
+	cj, ok := m.cronJob()
+	if !ok {
+		return
+	}
+	suspend := func(yes bool) {
+		cj, _ = m.cronJob()
+		simulation.Change(m.World, cj, func(c *batchv1.CronJob) { c.Spec.Suspend = &yes })
+	}
+	suspend(false)
+	before := len(m.started)
+	m.Settle(65*time.Minute, func() bool { return m.finish(true) })
+	if len(m.started) == before {
+		t.Errorf("nothing runs any more: %+v", cj.Status)
+	}
+	suspend(true)
+	m.Settle(time.Minute, func() bool { return m.finish(true) })
+	cj, _ = m.cronJob()
+	if len(cj.Status.Active) > 0 {
+		t.Errorf("active: %+v", cj.Status.Active)
+	}
+	succeeded, failed := 0, 0
+	for _, job := range simulation.All[*batchv1.Job](m.World) {
+		if howEnded(job) == batchv1.JobFailed {
+			failed++
+		} else {
+			succeeded++
+		}
+	}
+	if succeeded > int(*cj.Spec.SuccessfulJobsHistoryLimit) || failed > int(*cj.Spec.FailedJobsHistoryLimit) {
+		t.Errorf("%d and %d Jobs stay", succeeded, failed)
+	}
+}

@@ -1,0 +1,321 @@
+package deployment
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/simulation"
+)
+
+// model is a world with a Deployment.
+type model struct {
+	*simulation.World
+	unready int // how many of ten pods lose their readiness, or fail
+}
+
+func (m *model) deployment() (*appsv1.Deployment, bool) {
+	return simulation.Get[*appsv1.Deployment](m.World, namespace, "web")
+}
+
+// sets is the controller of ReplicaSets.
+func (m *model) sets(all bool) bool {
+	did := false
+	for _, rs := range simulation.All[*appsv1.ReplicaSet](m.World) {
+		if !all && m.Rand.IntN(2) == 0 || rs.DeletionTimestamp != nil {
+			continue
+		}
+		var active []*corev1.Pod
+		terminating := int32(0)
+		for _, pod := range simulation.All[*corev1.Pod](m.World) {
+			if !metav1.IsControlledBy(pod, rs) {
+				continue
+			}
+			if pod.Labels["app"] != "web" && pods.IsActive(pod) {
+				m.Note("rs releases %s", pod.Name)
+				simulation.Change(m.World, pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
+				continue
+			}
+			if pods.IsActive(pod) {
+				active = append(active, pod)
+			} else if pods.IsTerminating(pod) {
+				terminating++
+			}
+		}
+		for i := len(active); i < int(sizeOf(rs)); i++ {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, GenerateName: rs.Name + "-", Labels: rs.Spec.Template.Labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, replicaSetKind)},
+			}}
+			active = append(active, m.Create(pod.DeepCopy()).(*corev1.Pod))
+			did = true
+		}
+		for len(active) > int(sizeOf(rs)) {
+			m.Delete(active[0], nil)
+			active = active[1:]
+			terminating++
+			did = true
+		}
+		ready := int32(0)
+		for _, pod := range active {
+			if pods.IsReady(pod) {
+				ready++
+			}
+		}
+		status := appsv1.ReplicaSetStatus{
+			Replicas: int32(len(active)), ReadyReplicas: ready, AvailableReplicas: ready, TerminatingReplicas: &terminating,
+			ObservedGeneration: rs.Generation,
+		}
+		if !equality.Semantic.DeepEqual(rs.Status, status) {
+			m.Note("rs %s: %d of %d, ready %d", rs.Name, status.Replicas, sizeOf(rs), ready)
+			simulation.Change(m.World, rs, func(rs *appsv1.ReplicaSet) { rs.Status = status })
+			did = true
+		}
+	}
+	return did
+}
+
+func (m *model) kubelet(all bool) bool {
+	did := false
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		if !all && m.Rand.IntN(3) > 0 {
+			continue
+		}
+		now := metav1.NewTime(m.Clock.Now().Truncate(time.Second))
+		change := func(what string, c func(*corev1.Pod)) {
+			m.Note("kubelet: %s %s", pod.Name, what)
+			simulation.Change(m.World, pod, c)
+			did = true
+		}
+		ready := func(status corev1.ConditionStatus) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				p.Status.Phase = corev1.PodRunning
+				p.Spec.NodeName = "n"
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
+			}
+		}
+		switch {
+		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodFailed && m.Rand.IntN(2) == 0:
+			change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		case pod.DeletionTimestamp != nil:
+			change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
+		case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		case pod.Status.Phase == corev1.PodPending:
+			change("runs", ready(corev1.ConditionFalse))
+		case !pods.IsReady(pod):
+			change("is ready", ready(corev1.ConditionTrue))
+		case !all && m.Rand.IntN(10) < m.unready:
+			if m.Rand.IntN(3) == 0 {
+				change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Status.Conditions = nil })
+			} else {
+				change("is not ready", ready(corev1.ConditionFalse))
+			}
+		}
+	}
+	return did
+}
+
+// others are the garbage collector.
+func (m *model) others() bool {
+	did := false
+	d, ok := m.deployment()
+	for _, rs := range simulation.All[*appsv1.ReplicaSet](m.World) {
+		if ref := metav1.GetControllerOf(rs); ref != nil && (!ok || ref.UID != d.UID) && rs.DeletionTimestamp == nil {
+			m.Delete(rs, nil)
+			did = true
+		}
+	}
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		ref := metav1.GetControllerOf(pod)
+		if ref == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if rs, ok := simulation.Get[*appsv1.ReplicaSet](m.World, namespace, ref.Name); !ok || rs.UID != ref.UID {
+			m.Delete(pod, nil)
+			did = true
+		}
+	}
+	return did
+}
+
+func (m *model) randomDeployment() *appsv1.Deployment {
+	n := m.Rand.IntN
+	d := makeDeployment(int32(n(7)))
+	d.UID, d.ResourceVersion = "", ""
+	switch n(4) {
+	case 0:
+		recreating(d)
+	case 1:
+		rolling(fmt.Sprint(n(3)), fmt.Sprint(n(3)))(d)
+	case 2:
+		rolling("0", "0%")(d)
+	}
+	if n(3) == 0 {
+		d.Spec.ProgressDeadlineSeconds = nil
+	}
+	d.Spec.RevisionHistoryLimit = ptr.To(int32(n(3)))
+	if n(6) == 0 {
+		paused(d)
+	}
+	return d
+}
+
+func (m *model) user() {
+	n := m.Rand.IntN
+	d, ok := m.deployment()
+	if !ok {
+		if n(2) == 0 {
+			m.Create(m.randomDeployment())
+		}
+		return
+	}
+	switch n(14) {
+	case 0, 1, 2:
+		v := fmt.Sprint("v", 1+n(4))
+		m.Note("user sets image %s", v)
+		simulation.Change(m.World, d, image(v))
+	case 3, 4, 5:
+		k := int32(n(8))
+		m.Note("user scales to %d", k)
+		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Replicas = &k })
+	case 6:
+		m.Note("user toggles pause")
+		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Paused = !d.Spec.Paused })
+	case 7:
+		m.Note("user sets strategy")
+		other := m.randomDeployment()
+		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Strategy = other.Spec.Strategy })
+	case 8:
+		if n(3) == 0 {
+			m.Delete(d, nil)
+		}
+	case 9:
+		if all := simulation.All[*corev1.Pod](m.World); len(all) > 0 {
+			if pod := all[n(len(all))]; pod.DeletionTimestamp == nil {
+				m.Delete(pod, nil)
+			}
+		}
+	case 10:
+		if all := simulation.All[*corev1.Pod](m.World); len(all) > 0 {
+			pod := all[n(len(all))]
+			m.Note("user relabels %s", pod.Name)
+			simulation.Change(m.World, pod, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} })
+		}
+	case 11:
+		if all := simulation.All[*appsv1.ReplicaSet](m.World); len(all) > 0 && n(2) == 0 {
+			m.Delete(all[n(len(all))], nil)
+		}
+	case 12:
+		m.Note("user rolls back")
+		simulation.Change(m.World, d, annotated(appsv1.DeprecatedRollbackTo, fmt.Sprint(n(3))))
+	case 13:
+		if all := simulation.All[*appsv1.ReplicaSet](m.World); len(all) > 0 {
+			rs := all[n(len(all))]
+			m.Note("user orphans or scales %s", rs.Name)
+			simulation.Change(m.World, rs, func(rs *appsv1.ReplicaSet) {
+				if n(2) == 0 {
+					rs.OwnerReferences = nil
+				} else {
+					rs.Spec.Replicas = ptr.To(int32(n(4)))
+				}
+			})
+		}
+	}
+}
+
+// TestWhateverHappensTheRolloutIsCompleteInTheEnd has pods fail, ReplicaSets changed and deleted, specs edited, rolled
+// back and paused, requests fail and the controller restarted, while the caches are behind.
+func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
+	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
+}
+
+func (m *model) run(t *testing.T) {
+	m.unready = m.Rand.IntN(4)
+	v := value{concurrentSyncs: 1, terminatingReplicas: m.Rand.IntN(2) == 0}
+	m.Start = func(env controller.Env, left any) simulation.Instance {
+		c := must.Get(newController(env, v))(t)
+		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
+		c.owners.Queue = queue
+		if left != nil {
+			c.owners.Writes.TakeOver(left.(writes.State))
+		}
+		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+	}
+	m.Create(m.randomDeployment())
+	m.Begin()
+	m.Play(func() {
+		switch m.Rand.IntN(5) {
+		case 0:
+			m.others()
+		case 1, 2:
+			m.sets(false)
+		default:
+			m.kubelet(false)
+		}
+	}, m.user)
+	if d, ok := m.deployment(); ok {
+		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Paused = false })
+	}
+	m.Settle(5*time.Minute, func() bool { return m.others() || m.sets(true) || m.kubelet(true) })
+	m.check(t)
+}
+
+func (m *model) check(t *testing.T) {
+	d, ok := m.deployment()
+	if !ok {
+		return
+	}
+	old, n := 0, replicasOf(d)
+	highest := int64(0)
+	var current *appsv1.ReplicaSet
+	var all []*appsv1.ReplicaSet
+	for _, rs := range simulation.All[*appsv1.ReplicaSet](m.World) {
+		if metav1.IsControlledBy(rs, d) {
+			all = append(all, rs)
+		}
+	}
+	sets := split(d, all)
+	current = sets.current
+	if current == nil {
+		t.Fatalf("there is no new ReplicaSet")
+	}
+	for _, rs := range sets.old {
+		old++
+		if sizeOf(rs) != 0 {
+			t.Errorf("the old ReplicaSet %s has %d", rs.Name, sizeOf(rs))
+		}
+	}
+	for _, rs := range all {
+		revision, _ := revisionOf(rs)
+		highest = max(highest, revision)
+	}
+	if sizeOf(current) != n {
+		t.Errorf("the new ReplicaSet %s has %d, want %d", current.Name, sizeOf(current), n)
+	}
+	if old > int(*d.Spec.RevisionHistoryLimit) {
+		t.Errorf("there are %d old ReplicaSets, limit %d", old, *d.Spec.RevisionHistoryLimit)
+	}
+	if got, _ := revisionOf(current); got != highest || d.Annotations[revisionAnnotation] != fmt.Sprint(highest) {
+		t.Errorf("revision %d, highest %d, of the deployment %s", got, highest, d.Annotations[revisionAnnotation])
+	}
+	s := d.Status
+	if !isComplete(d, &s) || s.UnavailableReplicas != 0 {
+		t.Errorf("status %+v", s)
+	}
+	if hasDeadline(d) && progressReason(d) != reasonComplete {
+		t.Errorf("progress %s", progressReason(d))
+	}
+	if _, ok := d.Annotations[appsv1.DeprecatedRollbackTo]; ok {
+		t.Error("the rollback is not done")
+	}
+}

@@ -1,0 +1,342 @@
+package statefulset
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/simulation"
+)
+
+// model is a world with a set.
+type model struct {
+	*simulation.World
+	unready int // how many of ten pods lose their readiness, or fail
+}
+
+func (m *model) set() (*appsv1.StatefulSet, bool) {
+	return simulation.Get[*appsv1.StatefulSet](m.World, "ns", "web")
+}
+
+func (m *model) kubelet(all bool) bool {
+	did := false
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		if !all && m.Rand.IntN(3) > 0 {
+			continue
+		}
+		now := metav1.NewTime(m.Clock.Now().Truncate(time.Second))
+		change := func(what string, c func(*corev1.Pod)) {
+			m.Note("kubelet: %s %s", pod.Name, what)
+			simulation.Change(m.World, pod, c)
+			did = true
+		}
+		ready := func(status corev1.ConditionStatus) func(*corev1.Pod) {
+			return func(p *corev1.Pod) {
+				p.Status.Phase = corev1.PodRunning
+				p.Spec.NodeName = "n"
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
+			}
+		}
+		isReady := len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
+		switch {
+		case pod.DeletionTimestamp != nil:
+			change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
+		case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		case pod.Status.Phase == corev1.PodPending:
+			missing := false
+			for _, v := range pod.Spec.Volumes {
+				if v.PersistentVolumeClaim != nil {
+					claim, ok := simulation.Get[*corev1.PersistentVolumeClaim](m.World, "ns", v.PersistentVolumeClaim.ClaimName)
+					missing = missing || !ok || claim.DeletionTimestamp != nil
+				}
+			}
+			if !missing {
+				change("runs", ready(corev1.ConditionFalse))
+			}
+		case !isReady:
+			change("is ready", ready(corev1.ConditionTrue))
+		case !all && m.Rand.IntN(10) < m.unready:
+			if m.Rand.IntN(3) == 0 {
+				change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Status.Conditions = nil })
+			} else {
+				change("is not ready", ready(corev1.ConditionFalse))
+			}
+		}
+	}
+	return did
+}
+
+// exists reports whether an owner does.
+func (m *model) exists(ref metav1.OwnerReference) bool {
+	switch ref.Kind {
+	case "Pod":
+		pod, ok := simulation.Get[*corev1.Pod](m.World, "ns", ref.Name)
+		return ok && pod.UID == ref.UID
+	case "StatefulSet":
+		set, ok := simulation.Get[*appsv1.StatefulSet](m.World, "ns", ref.Name)
+		return ok && set.UID == ref.UID
+	}
+	return true
+}
+
+func (m *model) orphaned(o metav1.Object) (gone bool, kept []metav1.OwnerReference) {
+	for _, ref := range o.GetOwnerReferences() {
+		if m.exists(ref) {
+			kept = append(kept, ref)
+		}
+	}
+	return len(o.GetOwnerReferences()) > 0 && len(kept) == 0, kept
+}
+
+// others are the garbage collector and the protection of claims.
+func (m *model) others() bool {
+	did := false
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		if gone, _ := m.orphaned(pod); gone && pod.DeletionTimestamp == nil {
+			m.Delete(pod, nil)
+			did = true
+		}
+	}
+	for _, r := range simulation.All[*appsv1.ControllerRevision](m.World) {
+		if gone, _ := m.orphaned(r); gone {
+			m.Delete(r, nil)
+			did = true
+		}
+	}
+	used := map[string]bool{}
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		for _, v := range pod.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil && pod.Spec.NodeName != "" {
+				used[v.PersistentVolumeClaim.ClaimName] = true
+			}
+		}
+	}
+	for _, claim := range simulation.All[*corev1.PersistentVolumeClaim](m.World) {
+		gone, kept := m.orphaned(claim)
+		switch {
+		case claim.DeletionTimestamp != nil && !used[claim.Name]:
+			m.Note("claim %s is gone", claim.Name)
+			simulation.Change(m.World, claim, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+			did = true
+		case gone && claim.DeletionTimestamp == nil:
+			m.Delete(claim, nil)
+			did = true
+		case !gone && len(kept) != len(claim.OwnerReferences):
+			m.Note("GC drops owners of %s", claim.Name)
+			simulation.Change(m.World, claim, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = kept })
+			did = true
+		}
+	}
+	return did
+}
+
+func (m *model) randomPolicy() *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
+	of := []appsv1.PersistentVolumeClaimRetentionPolicyType{retain, discard}
+	return &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+		WhenDeleted: of[m.Rand.IntN(2)], WhenScaled: of[m.Rand.IntN(2)],
+	}
+}
+
+func (m *model) randomSet() *appsv1.StatefulSet {
+	n := m.Rand.IntN
+	set := newSet(int32(n(5)))
+	set.UID, set.ResourceVersion = "", ""
+	if n(2) == 0 {
+		parallel(set)
+	}
+	if n(2) == 0 {
+		claims("data")(set)
+		set.Spec.PersistentVolumeClaimRetentionPolicy = m.randomPolicy()
+	}
+	switch n(5) {
+	case 0:
+		withoutRollingUpdate(set)
+	case 1:
+		onDelete(set)
+	case 2:
+		partition(int32(n(4)))(set)
+	case 3:
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(int32(1 + n(3))))
+	}
+	if n(3) == 0 {
+		minReady(int32(1 + n(20)))(set)
+	}
+	if n(3) == 0 {
+		startingAt(int32(n(3)))(set)
+	}
+	set.Spec.RevisionHistoryLimit = ptr.To(int32(n(3)))
+	return set
+}
+
+func (m *model) user() {
+	n := m.Rand.IntN
+	set, ok := m.set()
+	if !ok {
+		if n(2) == 0 {
+			m.Create(m.randomSet())
+		}
+		return
+	}
+	switch n(12) {
+	case 0, 1, 2:
+		v := fmt.Sprint("v", 1+n(4))
+		m.Note("user sets image %s", v)
+		simulation.Change(m.World, set, image(v))
+	case 3, 4, 5:
+		k := int32(n(6))
+		m.Note("user scales to %d", k)
+		simulation.Change(m.World, set, func(s *appsv1.StatefulSet) { s.Spec.Replicas = &k })
+	case 6:
+		if set.Spec.UpdateStrategy.RollingUpdate != nil {
+			m.Note("user sets partition")
+			simulation.Change(m.World, set, partition(int32(n(4))))
+		}
+	case 7:
+		if len(set.Spec.VolumeClaimTemplates) > 0 {
+			m.Note("user sets retention")
+			policy := m.randomPolicy()
+			simulation.Change(m.World, set, retention(policy.WhenDeleted, policy.WhenScaled))
+		}
+	case 8:
+		if n(3) == 0 {
+			m.Delete(set, nil)
+		}
+	case 9:
+		if all := simulation.All[*corev1.Pod](m.World); len(all) > 0 {
+			if pod := all[n(len(all))]; pod.DeletionTimestamp == nil {
+				m.Delete(pod, nil)
+			}
+		}
+	case 10:
+		if all := simulation.All[*corev1.PersistentVolumeClaim](m.World); len(all) > 0 && n(3) == 0 {
+			if c := all[n(len(all))]; c.DeletionTimestamp == nil {
+				m.Delete(c, nil)
+			}
+		}
+	case 11:
+		m.Note("user sets start")
+		simulation.Change(m.World, set, startingAt(int32(n(3))))
+	}
+}
+
+// TestWhateverHappensTheSetIsCompleteInTheEnd has pods fail, claims deleted, specs edited, requests fail and the
+// controller restarted, while the caches are behind.
+func TestWhateverHappensTheSetIsCompleteInTheEnd(t *testing.T) {
+	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
+}
+
+func (m *model) run(t *testing.T) {
+	m.unready = m.Rand.IntN(5)
+	m.Admit = func(o runtime.Object) {
+		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
+			claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
+		}
+	}
+	v := defaultGates
+	v.staleConsistency = m.Rand.IntN(2) == 0
+	v.maxUnavailable = m.Rand.IntN(2) == 0
+	m.Start = func(env controller.Env, left any) simulation.Instance {
+		c := must.Get(newController(env, v))(t)
+		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
+		c.owners.Queue = queue
+		if left != nil {
+			c.owners.Writes.TakeOver(left.(writes.State))
+		}
+		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+	}
+	m.Create(m.randomSet())
+	m.Begin()
+	m.Play(func() {
+		if m.OneIn(3) {
+			m.others()
+		} else {
+			m.kubelet(false)
+		}
+	}, m.user)
+	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet(true) })
+	m.check(t)
+}
+
+func (m *model) check(t *testing.T) {
+	set, ok := m.set()
+	all := simulation.All[*corev1.Pod](m.World)
+	if !ok {
+		if len(all) > 0 {
+			t.Errorf("%d pods stay", len(all))
+		}
+		return
+	}
+	status := set.Status
+	found := map[int]bool{}
+	for _, pod := range all {
+		i := ordinalOf(pod)
+		found[i] = true
+		if !inRange(set, i) {
+			t.Errorf("pod %s stays", pod.Name)
+			continue
+		}
+		if !isAvailable(set, pod, m.Clock.Now()) {
+			t.Errorf("pod %s is not available: %+v", pod.Name, pod.Status)
+		}
+		rolls := set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType
+		if rolls && i >= firstOrdinal(set)+partitionOf(set) && revisionOf(pod) != status.UpdateRevision {
+			t.Errorf("pod %s is at %s, not %s", pod.Name, revisionOf(pod), status.UpdateRevision)
+		}
+	}
+	n := int32(len(all))
+	if len(found) != replicasOf(set) {
+		t.Errorf("%d pods, want %d", n, replicasOf(set))
+	}
+	counts := []int32{status.Replicas, status.ReadyReplicas, status.AvailableReplicas}
+	if status.ObservedGeneration != set.Generation || !slices.Equal(counts, []int32{n, n, n}) {
+		t.Errorf("status %+v", status)
+	}
+	policy := policyOf(set)
+	for _, claim := range simulation.All[*corev1.PersistentVolumeClaim](m.World) {
+		_, ordinal := split(claim.Name)
+		pod := missingPod(set, ordinal)
+		if p, ok := simulation.Get[*corev1.Pod](m.World, "ns", podName(set, ordinal)); ok {
+			pod = p
+		}
+		owners := ownersOf(claim, set, pod)
+		if found[ordinal] && owners.ownedBy != wantedOwners(policy, true) && !owners.foreign {
+			t.Errorf("claim %s has owners %+v", claim.Name, claim.OwnerReferences)
+		}
+		if owners.set && !policy.deleteWithSet {
+			t.Errorf("claim %s belongs to the set", claim.Name)
+		}
+	}
+	revisions := simulation.All[*appsv1.ControllerRevision](m.World)
+	live := map[string]bool{status.CurrentRevision: true, status.UpdateRevision: true}
+	for _, pod := range all {
+		live[revisionOf(pod)] = true
+	}
+	surplus := 0
+	newest := int64(0)
+	var last string
+	for _, r := range revisions {
+		if !live[r.Name] {
+			surplus++
+		}
+		if r.Revision > newest || r.Revision == newest && r.Name == status.UpdateRevision {
+			newest, last = r.Revision, r.Name
+		}
+	}
+	if surplus > int(*set.Spec.RevisionHistoryLimit) {
+		t.Errorf("%d revisions too many", surplus)
+	}
+	if last != status.UpdateRevision {
+		t.Errorf("the newest revision is %s, not %s", last, status.UpdateRevision)
+	}
+}

@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func newOf[T runtime.Object](zero T) runtime.Object {
+	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(runtime.Object)
+}
+
+// Queue is the work queue of a world.
+type Queue[K comparable] struct {
+	w        *World
+	work     func(context.Context, K) error
+	now      []K
+	later    map[K]time.Time
+	failures map[K]int
+}
+
+// NewQueue makes a queue whose keys are worked on by a function.
+func NewQueue[K comparable](w *World, work func(context.Context, K) error) *Queue[K] {
+	return &Queue[K]{w: w, work: work, later: map[K]time.Time{}, failures: map[K]int{}}
+}
+
+// Add implements reconcile.Queue.
+func (q *Queue[K]) Add(key K) {
+	if !slices.Contains(q.now, key) {
+		q.now = append(q.now, key)
+	}
+}
+
+// Enqueue implements reconcile.Queue.
+func (q *Queue[K]) Enqueue(_ reconcile.Lane, key K) { q.Add(key) }
+
+// AddAfter implements reconcile.Queue.
+func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
+	if delay <= 0 {
+		q.Add(key)
+		return
+	}
+	due := q.w.Clock.Now().Add(delay)
+	if at, ok := q.later[key]; !ok || due.Before(at) {
+		q.later[key] = due
+	}
+}
+
+func (q *Queue[K]) promote() {
+	var due []K
+	for key, at := range q.later {
+		if !at.After(q.w.Clock.Now()) {
+			due = append(due, key)
+		}
+	}
+	slices.SortFunc(due, func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, key := range due {
+		delete(q.later, key)
+		q.Add(key)
+	}
+}
+
+func (q *Queue[K]) ready() bool {
+	q.promote()
+	return len(q.now) > 0
+}
+
+func (q *Queue[K]) next() (next time.Time, ok bool) {
+	for _, at := range q.later {
+		if !ok || at.Before(next) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
+}
+
+func (q *Queue[K]) run(ctx context.Context) {
+	q.promote()
+	key := q.now[0]
+	q.now = q.now[1:]
+	err := q.work(ctx, key)
+	q.w.log("reconciled %v: %v", key, err)
+	if err == nil {
+		delete(q.failures, key)
+		return
+	}
+	q.failures[key]++
+	q.AddAfter(key, min(10*time.Second, 10*time.Millisecond<<min(q.failures[key], 12)))
+}

@@ -1,0 +1,338 @@
+package simulation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+)
+
+// kindOf returns the resource of an object, and its kind.
+func kindOf(object runtime.Object) (schema.GroupVersionResource, schema.GroupVersionKind) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		panic(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return resource, kinds[0]
+}
+
+// accessor is the metadata of an object.
+func accessor(object runtime.Object) metav1.Object {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func nameOf(m metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
+}
+
+// change is a change of a stored object, as a watch tells of it.
+type change struct {
+	object  runtime.Object
+	deleted bool
+	version int
+}
+
+// storage is what the API server holds of a resource.
+type storage struct {
+	objects map[types.NamespacedName]runtime.Object
+	history []change
+}
+
+// server answers requests as an API server does, one at a time, and keeps the history of each resource.
+type server struct {
+	w         *World
+	version   int
+	created   int
+	resources map[schema.GroupVersionResource]*storage
+}
+
+func (s *server) of(resource schema.GroupVersionResource) *storage {
+	if s.resources[resource] == nil {
+		s.resources[resource] = &storage{objects: map[types.NamespacedName]runtime.Object{}}
+	}
+	return s.resources[resource]
+}
+
+// put stores an object as of the next version, or removes it if it is being deleted and nothing holds it.
+func (s *server) put(resource schema.GroupVersionResource, object runtime.Object) runtime.Object {
+	m := accessor(object)
+	s.version++
+	m.SetResourceVersion(strconv.Itoa(s.version))
+	st := s.of(resource)
+	isOver := m.GetDeletionTimestamp() != nil && ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0) == 0
+	if isOver && len(m.GetFinalizers()) == 0 {
+		delete(st.objects, nameOf(m))
+		st.history = append(st.history, change{object: object, deleted: true, version: s.version})
+		return object
+	}
+	st.objects[nameOf(m)] = object
+	st.history = append(st.history, change{object: object, version: s.version})
+	return object
+}
+
+// react answers all requests.
+func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	if action.GetResource().Resource == "events" {
+		return false, nil, nil
+	}
+	request := action.GetVerb() + " " + action.GetResource().Resource
+	isRead := action.GetVerb() == "get" || action.GetVerb() == "list"
+	fault := s.w.fault()
+	if fault == before {
+		return true, nil, s.w.refusal(action.GetResource().GroupResource())
+	}
+	object, err := s.answer(action)
+	if err == nil && !isRead {
+		s.w.log("%s -> %s", request, describe(object))
+	} else if err != nil {
+		s.w.log("%s -> %v", request, err)
+	}
+	if fault == after && !isRead && err == nil {
+		s.w.log("  the answer is lost")
+		return true, nil, apierrors.NewTimeoutError("lost", 0)
+	}
+	return true, object, err
+}
+
+func describe(object runtime.Object) string {
+	if object == nil || reflect.ValueOf(object).IsNil() {
+		return "nothing"
+	}
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return "a list"
+	}
+	return fmt.Sprintf("%s %s@%s", m.GetName(), m.GetUID(), m.GetResourceVersion())
+}
+
+func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
+	resource := action.GetResource()
+	switch a := action.(type) {
+	case clienttesting.ListActionImpl:
+		return s.list(a)
+	case clienttesting.CreateAction: // updates are of this type too
+		if action.GetVerb() == "create" {
+			return s.create(resource, action.GetNamespace(), a.GetObject().DeepCopyObject())
+		}
+		return s.update(resource, action.GetSubresource(), a.GetObject().DeepCopyObject())
+	case clienttesting.PatchAction:
+		return s.patch(a)
+	case clienttesting.DeleteAction:
+		name := types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
+		return nil, s.delete(resource, name, a.GetDeleteOptions())
+	case clienttesting.GetAction:
+		object, ok := s.of(resource).objects[types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}]
+		if !ok {
+			return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
+		}
+		return object.DeepCopyObject(), nil
+	}
+	return nil, fmt.Errorf("unexpected %T", action)
+}
+
+func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
+	kind := a.GetKind()
+	list, err := scheme.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	var items []runtime.Object
+	restrictions := a.GetListRestrictions()
+	for name, object := range s.of(a.GetResource()).objects {
+		if a.GetNamespace() != "" && name.Namespace != a.GetNamespace() {
+			continue
+		}
+		if byName, ok := restrictions.Fields.RequiresExactMatch("metadata.name"); ok && byName != name.Name {
+			continue
+		}
+		items = append(items, object.DeepCopyObject())
+	}
+	return list, meta.SetList(list, items)
+}
+
+func (s *server) create(
+	resource schema.GroupVersionResource, namespace string, object runtime.Object,
+) (runtime.Object, error) {
+	m := accessor(object)
+	m.SetNamespace(namespace)
+	s.created++
+	if m.GetName() == "" {
+		m.SetName(fmt.Sprintf("%s%d", m.GetGenerateName(), s.created))
+	}
+	if _, ok := s.of(resource).objects[nameOf(m)]; ok {
+		return nil, apierrors.NewAlreadyExists(resource.GroupResource(), m.GetName())
+	}
+	m.SetUID(types.UID(fmt.Sprintf("u%d", s.created)))
+	m.SetCreationTimestamp(metav1.NewTime(s.w.Clock.Now().Truncate(time.Second)))
+	m.SetGeneration(1)
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.Status.Phase = corev1.PodPending
+	}
+	if s.w.Admit != nil {
+		s.w.Admit(object)
+	}
+	return s.put(resource, object).DeepCopyObject(), nil
+}
+
+// graceOf returns the grace period of an object. Only pods that run need one.
+func graceOf(object runtime.Object) int64 {
+	pod, ok := object.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return 0
+	}
+	return 30
+}
+
+func conflict(resource schema.GroupVersionResource, name string) error {
+	return apierrors.NewConflict(resource.GroupResource(), name, errors.New("the object has been modified"))
+}
+
+func (s *server) update(
+	resource schema.GroupVersionResource, subresource string, object runtime.Object,
+) (runtime.Object, error) {
+	sent := accessor(object)
+	stored, ok := s.of(resource).objects[nameOf(sent)]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), sent.GetName())
+	}
+	was := accessor(stored)
+	isVersion := sent.GetResourceVersion() == "" || sent.GetResourceVersion() == was.GetResourceVersion()
+	if sent.GetUID() != was.GetUID() || !isVersion {
+		return nil, conflict(resource, sent.GetName())
+	}
+	next := stored.DeepCopyObject()
+	is, from := reflect.ValueOf(next).Elem(), reflect.ValueOf(object).Elem()
+	if subresource == "status" {
+		is.FieldByName("Status").Set(from.FieldByName("Status"))
+		accessor(next).SetAnnotations(sent.GetAnnotations())
+	} else {
+		m := accessor(next)
+		m.SetLabels(sent.GetLabels())
+		m.SetAnnotations(sent.GetAnnotations())
+		m.SetOwnerReferences(sent.GetOwnerReferences())
+		m.SetFinalizers(sent.GetFinalizers())
+		for _, field := range []string{"Spec", "Data", "Revision"} {
+			if f := is.FieldByName(field); f.IsValid() {
+				f.Set(from.FieldByName(field))
+			}
+		}
+	}
+	return s.replace(resource, stored, next)
+}
+
+// replace stores the next state of an object unless it is equal.
+func (s *server) replace(resource schema.GroupVersionResource, stored, next runtime.Object) (runtime.Object, error) {
+	if apiequality.Semantic.DeepEqual(stored, next) {
+		return stored.DeepCopyObject(), nil
+	}
+	was, is := reflect.ValueOf(stored).Elem().FieldByName("Spec"), reflect.ValueOf(next).Elem().FieldByName("Spec")
+	if is.IsValid() && !apiequality.Semantic.DeepEqual(was.Interface(), is.Interface()) {
+		accessor(next).SetGeneration(accessor(next).GetGeneration() + 1)
+	}
+	if s.w.Validate != nil {
+		if err := s.w.Validate(stored, next); err != nil {
+			s.w.t.Errorf("the API server would refuse an update: %v", err)
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "update", resource.GroupResource(),
+				accessor(next).GetName(), err.Error(), 0, false)
+		}
+	}
+	return s.put(resource, next).DeepCopyObject(), nil
+}
+
+func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
+	resource, name := a.GetResource(), types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
+	stored, ok := s.of(resource).objects[name]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
+	}
+	var sent struct {
+		Metadata struct {
+			UID     types.UID `json:"uid"`
+			Version string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(a.GetPatch(), &sent); err != nil {
+		return nil, err
+	}
+	m, is := accessor(stored), sent.Metadata
+	if is.UID != "" && is.UID != m.GetUID() || is.Version != "" && is.Version != m.GetResourceVersion() {
+		return nil, conflict(resource, name.Name)
+	}
+	text, err := json.Marshal(stored)
+	if err != nil {
+		return nil, err
+	}
+	next := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(runtime.Object)
+	switch a.GetPatchType() {
+	case types.StrategicMergePatchType:
+		text, err = strategicpatch.StrategicMergePatch(text, a.GetPatch(), next)
+	default:
+		return nil, fmt.Errorf("patch type %s", a.GetPatchType())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, next); err != nil {
+		return nil, err
+	}
+	controllers := 0
+	for _, ref := range accessor(next).GetOwnerReferences() {
+		if ref.Controller != nil && *ref.Controller {
+			controllers++
+		}
+	}
+	if controllers > 1 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Object"}, name.Name, nil)
+	}
+	return s.replace(resource, stored, next)
+}
+
+func (s *server) delete(
+	resource schema.GroupVersionResource, name types.NamespacedName, options metav1.DeleteOptions,
+) error {
+	stored, ok := s.of(resource).objects[name]
+	if !ok {
+		return apierrors.NewNotFound(resource.GroupResource(), name.Name)
+	}
+	m := accessor(stored)
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != m.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
+			return conflict(resource, name.Name)
+		}
+	}
+	next := stored.DeepCopyObject()
+	m = accessor(next)
+	if m.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	grace := graceOf(next)
+	if options.GracePeriodSeconds != nil {
+		grace = *options.GracePeriodSeconds
+	}
+	at := metav1.NewTime(s.w.Clock.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second))
+	m.SetDeletionTimestamp(&at)
+	m.SetDeletionGracePeriodSeconds(&grace)
+	s.put(resource, next)
+	return nil
+}

@@ -1,0 +1,486 @@
+// Package simulation is a small cluster in which a controller is at work while whatever can happen to it does, in
+// a random order that a seed determines.
+//
+//  1. A Step is one thing that happens: an event reaches a cache or a handler, a watch is interrupted and relisted, a
+//     key is reconciled, the controller is restarted or handed over, time passes. Caches of different resources are
+//     behind independently of each other, and handlers behind their caches.
+//  2. While the World is Faulty, requests fail, or are carried out and their answers are lost.
+//  3. What the other components and users do is up to the test, between steps.
+//  4. Settle ends the faults and goes on until nothing is left to do, so that the test can see whether the controller
+//     rests though it must act.
+//  5. What happened is logged if the test fails. -simulation.first and -simulation.seeds choose the seeds. Requests
+//     that a controller sends concurrently are answered in any order, which a seed does not determine.
+package simulation
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers/apps"
+	"k8s.io/client-go/informers/batch"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
+)
+
+// Instance is a running controller.
+type Instance struct {
+	Runners []Runner
+	// HandOver returns what a successor in the same process takes over.
+	HandOver func() any
+}
+
+// Runner is a queue with its work.
+type Runner interface {
+	ready() bool
+	next() (time.Time, bool)
+	run(ctx context.Context)
+}
+
+// World is a cluster.
+type World struct {
+	*controllertest.Env
+	Rand *rand.Rand
+	Seed uint64
+	// Start makes an instance of the controller. left is what the one before handed over, nil if that was killed.
+	Start func(env controller.Env, left any) Instance
+	// Admit completes an object that is created.
+	Admit func(runtime.Object)
+	// Validate checks a change of an object.
+	Validate func(old, new runtime.Object) error
+	// Restarts is how often the controller is restarted: once in as many steps, 0 for never.
+	Restarts int
+	// Faulty makes requests fail.
+	Faulty bool
+
+	t         testing.TB
+	server    *server
+	informers map[schema.GroupVersionResource]*informer
+	instance  Instance
+	trace     []string
+}
+
+// fault is what becomes of a request.
+type fault int
+
+const (
+	none   fault = iota
+	before       // it is refused
+	after        // it is carried out, and its answer is lost
+)
+
+var (
+	firstSeed = flag.Uint64("simulation.first", 1, "the first seed of simulations")
+	seedCount = flag.Uint64("simulation.seeds", 0, "how many seeds are simulated, 0 for as many as the test says")
+)
+
+// Run runs a test once for each of some seeds, in a world of its own.
+func Run(t *testing.T, seeds uint64, test func(t *testing.T, w *World)) {
+	t.Helper()
+	if *seedCount > 0 {
+		seeds = *seedCount
+	}
+	for seed := *firstSeed; seed < *firstSeed+seeds; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			w := New(t, seed)
+			defer func() {
+				if t.Failed() {
+					t.Log("\n" + strings.Join(w.trace, "\n"))
+				}
+			}()
+			test(t, w)
+		})
+	}
+}
+
+// New makes a world that a seed determines.
+func New(t testing.TB, seed uint64) *World {
+	w := &World{
+		Env: controllertest.New(t), Rand: rand.New(rand.NewPCG(seed, 1)), Seed: seed,
+		t: t, informers: map[schema.GroupVersionResource]*informer{},
+	}
+	w.server = &server{w: w, version: 1000, resources: map[schema.GroupVersionResource]*storage{}}
+	w.Fake.PrependReactor("*", "*", w.server.react)
+	w.Env.Informers = &scope{Scope: w.Env.Informers, w: w}
+	return w
+}
+
+// OneIn reports, on average, true once in n times.
+func (w *World) OneIn(n int) bool { return w.Rand.IntN(n) == 0 }
+
+func (w *World) log(format string, args ...any) {
+	w.trace = append(w.trace, w.Clock.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// Note adds a line to the log of what happened.
+func (w *World) Note(format string, args ...any) { w.log(format, args...) }
+
+func (w *World) fault() fault {
+	if !w.Faulty {
+		return none
+	}
+	switch w.Rand.IntN(20) {
+	case 0:
+		return before
+	case 1:
+		return after
+	}
+	return none
+}
+
+func (w *World) refusal(resource schema.GroupResource) error {
+	switch w.Rand.IntN(4) {
+	case 0:
+		return apierrors.NewTooManyRequestsError("later")
+	case 1:
+		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook"))
+	case 2:
+		return apierrors.NewForbidden(resource, "x", fmt.Errorf("exceeded quota"))
+	}
+	return apierrors.NewTimeoutError("timeout", 0)
+}
+
+// scope has the informers of the world.
+type scope struct {
+	controller.Scope
+	w *World
+}
+
+func (s *scope) Apps() apps.Interface     { return apps.New(factory{s.w}, "", nil) }
+func (s *scope) Core() core.Interface     { return core.New(factory{s.w}, "", nil) }
+func (s *scope) Batch() batch.Interface   { return batch.New(factory{s.w}, "", nil) }
+func (s *scope) Policy() policy.Interface { return policy.New(factory{s.w}, "", nil) }
+
+type factory struct{ w *World }
+
+func (f factory) Start(<-chan struct{})             {}
+func (f factory) InformerName() *cache.InformerName { return nil }
+func (f factory) InformerFor(
+	object runtime.Object, newInformer internalinterfaces.NewInformerFunc,
+) cache.SharedIndexInformer {
+	resource, _ := kindOf(object)
+	if i, ok := f.w.informers[resource]; ok {
+		return i
+	}
+	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, resource: resource}
+	f.w.informers[resource] = i
+	i.relist()
+	return i
+}
+
+// informer is one whose events the world delivers.
+type informer struct {
+	cache.SharedIndexInformer
+	w        *World
+	resource schema.GroupVersionResource
+	seen     int // how much of the history
+	handlers []cache.ResourceEventHandler
+	pending  []func() // notifications of the handlers
+}
+
+func (i *informer) HasSynced() bool { return true }
+
+func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.handlers = append(i.handlers, h)
+	for _, object := range i.GetIndexer().List() {
+		i.pending = append(i.pending, func() { h.OnAdd(object, true) })
+	}
+	return nil, nil
+}
+
+func (i *informer) AddEventHandlerWithResyncPeriod(
+	h cache.ResourceEventHandler, _ time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(h)
+}
+
+// tell lets the handlers know of a change later.
+func (i *informer) tell(do func(cache.ResourceEventHandler)) {
+	for _, h := range i.handlers {
+		i.pending = append(i.pending, func() { do(h) })
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// show has the cache show an object.
+func (i *informer) show(object runtime.Object) {
+	indexer := i.GetIndexer()
+	m := accessor(object)
+	old, exists, err := indexer.GetByKey(cache.ObjectName(nameOf(m)).String())
+	must(err)
+	must(indexer.Update(object))
+	if exists {
+		i.tell(func(h cache.ResourceEventHandler) { h.OnUpdate(old, object) })
+	} else {
+		i.tell(func(h cache.ResourceEventHandler) { h.OnAdd(object, false) })
+	}
+}
+
+// deliver has the cache show the next change.
+func (i *informer) deliver() {
+	history := i.w.server.of(i.resource).history
+	if i.seen >= len(history) {
+		return
+	}
+	next := history[i.seen]
+	i.seen++
+	if next.deleted {
+		must(i.GetIndexer().Delete(next.object))
+		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(next.object) })
+	} else {
+		i.show(next.object)
+	}
+	i.GetIndexer().Bookmark(strconv.Itoa(next.version))
+}
+
+// relist has the cache show everything as it is, without what happened in between.
+func (i *informer) relist() {
+	st, indexer := i.w.server.of(i.resource), i.GetIndexer()
+	i.seen = len(st.history)
+	for _, key := range indexer.ListKeys() {
+		ns, name, err := cache.SplitMetaNamespaceKey(key)
+		must(err)
+		if _, ok := st.objects[types.NamespacedName{Namespace: ns, Name: name}]; ok {
+			continue
+		}
+		old, _, err := indexer.GetByKey(key)
+		must(err)
+		must(indexer.Delete(old))
+		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: old}) })
+	}
+	for _, name := range sortedNames(st.objects) {
+		i.show(st.objects[name])
+	}
+	indexer.Bookmark(strconv.Itoa(i.w.server.version))
+}
+
+func sortedNames(objects map[types.NamespacedName]runtime.Object) []types.NamespacedName {
+	names := make([]types.NamespacedName, 0, len(objects))
+	for name := range objects {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return names
+}
+
+// notify calls a handler with what it was told.
+func (i *informer) notify() {
+	if len(i.pending) > 0 {
+		do := i.pending[0]
+		i.pending = i.pending[1:]
+		do()
+	}
+}
+
+// sorted returns the informers in an order that does not change.
+func (w *World) sorted() []*informer {
+	var all []*informer
+	for _, i := range w.informers {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b *informer) int { return strings.Compare(a.resource.String(), b.resource.String()) })
+	return all
+}
+
+// Begin starts the controller, in a world that may have faults and restarts.
+func (w *World) Begin() {
+	w.Faulty = w.OneIn(2)
+	w.Restarts = []int{0, 0, 50, 300}[w.Rand.IntN(4)]
+	w.instance = w.Start(w.Env.Env, nil)
+}
+
+// Play takes some hundred steps. Now and then other components do something, and less often users.
+func (w *World) Play(others, users func()) {
+	for range 100 + w.Rand.IntN(800) {
+		switch n := w.Rand.IntN(100); {
+		case n < 18:
+			others()
+		case n < 20:
+			users()
+		default:
+			w.Step()
+		}
+	}
+	w.log("no more trouble")
+}
+
+// restart replaces the instance: by one that takes over, or after it was killed.
+func (w *World) restart() {
+	var left any
+	kind := w.Rand.IntN(3)
+	if kind > 0 && w.instance.HandOver != nil {
+		left = w.instance.HandOver()
+	}
+	w.log("RESTART %d", kind)
+	w.Env.Succeed(left)
+	for _, i := range w.informers {
+		i.handlers, i.pending = nil, nil
+	}
+	if kind != 1 { // with caches of its own
+		w.informers = map[schema.GroupVersionResource]*informer{}
+	}
+	w.instance = w.Start(w.Env.Env, left)
+}
+
+// Step has one thing happen.
+func (w *World) Step() {
+	all := w.sorted()
+	i := all[w.Rand.IntN(len(all))]
+	if w.Restarts > 0 && w.Rand.IntN(w.Restarts) == 0 {
+		w.restart()
+		return
+	}
+	switch n := w.Rand.IntN(100); {
+	case n < 30:
+		i.deliver()
+	case n < 60:
+		i.notify()
+	case n < 62:
+		w.log("relist %s", i.resource.Resource)
+		i.relist()
+	case n < 90:
+		w.work()
+	case n < 97:
+		w.Clock.Step(time.Duration(w.Rand.IntN(1500)) * time.Millisecond)
+	default:
+		w.Clock.Step(time.Duration(w.Rand.IntN(30)) * time.Second)
+	}
+}
+
+// work reconciles a key, and returns false if none is ready.
+func (w *World) work() bool {
+	var ready []Runner
+	for _, r := range w.instance.Runners {
+		if r.ready() {
+			ready = append(ready, r)
+		}
+	}
+	if len(ready) == 0 {
+		return false
+	}
+	ready[w.Rand.IntN(len(ready))].run(w.Context())
+	return true
+}
+
+// Drain delivers everything and works until nothing is ready.
+func (w *World) Drain() {
+	for range 100000 {
+		busy := false
+		for _, i := range w.sorted() {
+			if i.seen < len(w.server.of(i.resource).history) {
+				i.deliver()
+				busy = true
+			}
+			if len(i.pending) > 0 {
+				i.notify()
+				busy = true
+			}
+		}
+		if w.work() {
+			busy = true
+		}
+		if !busy {
+			return
+		}
+	}
+	w.t.Fatalf("seed %d: it never rests", w.Seed)
+}
+
+// Settle goes on without faults until nothing is due within the horizon. each is called whenever everything rests, for
+// the other components, and reports whether they did anything.
+func (w *World) Settle(horizon time.Duration, each func() bool) {
+	w.Faulty = false
+	end := w.Clock.Now().Add(horizon)
+	for range 20000 {
+		w.Drain()
+		if each != nil && each() {
+			continue
+		}
+		var next time.Time
+		for _, r := range w.instance.Runners {
+			if at, ok := r.next(); ok && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		if next.IsZero() || next.After(end) {
+			return
+		}
+		w.Clock.SetTime(next)
+	}
+	w.t.Fatalf("seed %d: it does not settle", w.Seed)
+}
+
+// All returns the stored objects of a kind.
+func All[T runtime.Object](w *World) []T {
+	var zero T
+	resource, _ := kindOf(newOf(zero))
+	st := w.server.of(resource)
+	var all []T
+	for _, name := range sortedNames(st.objects) {
+		all = append(all, st.objects[name].(T))
+	}
+	return all
+}
+
+// Get returns a stored object, false if there is none.
+func Get[T runtime.Object](w *World, namespace, name string) (T, bool) {
+	var zero T
+	resource, _ := kindOf(newOf(zero))
+	object, ok := w.server.of(resource).objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	if !ok {
+		return zero, false
+	}
+	return object.(T), true
+}
+
+// Create creates an object as a user would.
+func (w *World) Create(object runtime.Object) runtime.Object {
+	resource, _ := kindOf(object)
+	m := accessor(object)
+	created, err := w.server.create(resource, m.GetNamespace(), object)
+	must(err)
+	w.log("user creates %s", describe(created))
+	return created
+}
+
+// Change changes an object as another component would.
+func Change[T runtime.Object](w *World, object T, changes ...func(T)) {
+	resource, _ := kindOf(object)
+	next := object.DeepCopyObject().(T)
+	for _, c := range changes {
+		c(next)
+	}
+	validate := w.Validate
+	w.Validate = nil
+	_, err := w.server.replace(resource, object, next)
+	w.Validate = validate
+	must(err)
+}
+
+// Delete deletes an object as a user would.
+func (w *World) Delete(object runtime.Object, grace *int64) {
+	resource, _ := kindOf(object)
+	w.log("user deletes %s", describe(object))
+	must(w.server.delete(resource, nameOf(accessor(object)), metav1.DeleteOptions{GracePeriodSeconds: grace}))
+}
