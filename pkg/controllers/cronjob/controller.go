@@ -11,11 +11,13 @@
 //     removed from it. What the last write returned counts until the cache shows it. If a
 //     running Job is missing even so, the CronJob is read live, before anything is recorded
 //     in the status. If that does not list it either, but the Job was created for a scheduled
-//     time later than the last one recorded, the write of the status was lost, and is made up for.
+//     time later than the last one recorded, the write of the status was lost, and is made up
+//     for, also if the Job has finished meanwhile.
 //  4. When a scheduled time is due and the deadline, the concurrency policy and the suspension
 //     allow it, its Job is created. Of several missed times only the most recent one is run.
 //     The name of the Job is derived from the time, so a second attempt finds the Job of the
-//     first.
+//     first. If the first had no answer, and another time is due before the second, its Job is looked for: it may run, and
+//     the concurrency policy has to take it into account.
 //  5. The status is written at most once per reconcile, at the end.
 //
 // Behaviour: docs/specs/cronjob-controller.md.

@@ -24,7 +24,9 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var key = types.NamespacedName{Namespace: "ns", Name: "cj"}
@@ -235,6 +237,31 @@ func TestReconcile(t *testing.T) {
 			requests: []string{"get cronjobs cj"},
 			events:   []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: " + due0300},
 		},
+		"CRON-67: a job whose start was not recorded has failed, and is not kept": {
+			objects: []runtime.Object{
+				hourly(limits(0, 0)), child(due0300, createdFor(at("03:00:00")), ended(batchv1.JobFailed, at("03:00:00"), time.Time{})),
+			},
+			requests: []string{"get cronjobs cj", "update cronjobs/status"},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 0
+			},
+		},
+		"CRON-67: a job whose start was not recorded has completed, and the schedule is suspended": {
+			objects: []runtime.Object{
+				hourly(suspended), child(due0300, createdFor(at("03:00:00")), ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))),
+			},
+			requests: []string{"get cronjobs cj", "update cronjobs/status"},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
+			},
+		},
+		"CRON-67: a job whose start was recorded has failed, and is not kept": {
+			objects: []runtime.Object{
+				hourly(done, limits(0, 0)), child(due0300, createdFor(at("03:00:00")), ended(batchv1.JobFailed, at("03:00:00"), time.Time{})),
+			},
+			requests: []string{"delete jobs " + due0300},
+			events:   []string{"Normal SuccessfulDelete Deleted job " + due0300},
+		},
 		"CRON-35: the time before has the same minute, and its job runs": {
 			objects: []runtime.Object{cronJob("@every 30s", lastScheduled(at("03:03:10")), listing(due0303)), child(due0303)},
 		},
@@ -406,6 +433,103 @@ func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {
 		_, gone := env.Client.BatchV1().Jobs("ns").Get(t.Context(), "s", metav1.GetOptions{})
 		return err == nil && cj.Status.LastSuccessfulTime != nil && apierrors.IsNotFound(gone)
 	})
+}
+
+// The creation of the Job of 03:00 had no answer, and the cache, which shows nothing of it, is behind or not when the next
+// time has come. Pins CRON-68.
+func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
+	const look = "get jobs " + due0300
+	made := createdFor(at("03:00:00"))
+	began := []string{"create jobs " + due0304, "update cronjobs/status"}
+	for name, tc := range map[string]struct {
+		policy   batchv1.ConcurrencyPolicy
+		live     *batchv1.Job
+		schedule string
+		later    time.Duration // after the attempt
+		requests []string
+		waits    bool
+		active   []string
+	}{
+		"it runs, which forbids another": {
+			batchv1.ForbidConcurrent, child(due0300, made), "*/4 * * * *", 0, []string{look, "update cronjobs/status"}, false, []string{due0300},
+		},
+		"it runs, and is replaced": {
+			batchv1.ReplaceConcurrent, child(due0300, made), "*/4 * * * *", 0,
+			slices.Concat([]string{look, look, "delete jobs " + due0300}, began), false, []string{due0304},
+		},
+		"it runs, beside another": {
+			batchv1.AllowConcurrent, child(due0300, made), "*/4 * * * *", 0, slices.Concat([]string{look}, began), false, []string{due0300, due0304},
+		},
+		"it has finished": {
+			batchv1.ForbidConcurrent, child(due0300, made, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), "*/4 * * * *", 0,
+			slices.Concat([]string{look}, began), false, []string{due0304},
+		},
+		"somebody else has its name": {
+			batchv1.ForbidConcurrent, namesake(due0300), "*/4 * * * *", 0, slices.Concat([]string{look}, began), false, []string{due0304},
+		},
+		"it may still be created": {
+			batchv1.ForbidConcurrent, nil, "*/4 * * * *", 0, []string{look}, true, nil,
+		},
+		"it was not created": {
+			batchv1.ForbidConcurrent, nil, "*/4 * * * *", reconcile.RecheckAfter, slices.Concat([]string{look}, began), false, []string{due0304},
+		},
+		"its own time is still the last one": {
+			batchv1.ForbidConcurrent, nil, "0 * * * *", 0, []string{"create jobs " + due0300, "update cronjobs/status"}, false, []string{due0300},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cj := cronJob(tc.schedule, lastScheduled(at("02:00:00")), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = tc.policy })
+			objects := []runtime.Object{cj}
+			if tc.live != nil {
+				objects = append(objects, tc.live)
+			}
+			env, c := fixture(t, objects...)
+			if tc.live != nil {
+				env.Uncache(t, tc.live)
+			}
+			c.owners.Writes.CreateUncertain(cj, due0300)
+			env.Clock.Step(tc.later)
+			if err := c.owners.Reconcile(env.Context(), key); errors.Is(err, writes.ErrUncertain) != tc.waits || err != nil && !tc.waits {
+				t.Fatalf("it failed: %v", err)
+			}
+			if got := requests(env); !slices.Equal(got, tc.requests) {
+				t.Errorf("requests: %q, want %q", got, tc.requests)
+			}
+			var active []string
+			for _, ref := range must.Get(env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{}))(t).Status.Active {
+				active = append(active, ref.Name)
+			}
+			if !slices.Equal(active, tc.active) {
+				t.Errorf("active: %q, want %q", active, tc.active)
+			}
+			if left := c.owners.Writes.Attempted(cj); (left != "") != tc.waits {
+				t.Errorf("%q is still looked for", left)
+			}
+		})
+	}
+}
+
+// Only what may have been executed is looked for. Pins CRON-68.
+func TestWhichCreationsAreUncertain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no answer": {apierrors.NewTimeoutError("lost", 1), due0300},
+		"refused":   {apierrors.NewForbidden(batchv1.Resource("jobs"), due0300, errors.New("exceeded quota")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cj := cronJob("0 * * * *")
+			env, c := fixture(t, cj)
+			env.Refuse("create jobs", tc.err)
+			if err := c.owners.Reconcile(env.Context(), key); err == nil {
+				t.Fatal("it succeeded")
+			}
+			if got := c.owners.Writes.Attempted(cj); got != tc.want {
+				t.Errorf("looked for: %q, want %q", got, tc.want)
+			}
+		})
+	}
 }
 
 // As after a write whose answer was lost, while the cache is behind it. Pins CRON-66.

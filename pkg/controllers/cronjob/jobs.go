@@ -70,9 +70,9 @@ func removeActive(cj *batchv1.CronJob, uid types.UID) {
 	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
 
-// unrecorded returns the running Jobs of scheduled times that the status does not show as
-// started, in the order of these times. A Job of an earlier time than the last one that is
-// recorded was listed before.
+// unrecorded returns the Jobs of scheduled times that the status does not show as started, in
+// the order of these times. A Job of an earlier time than the last one that is recorded was
+// listed before.
 func unrecorded(cj *batchv1.CronJob, children []*batchv1.Job, now time.Time) []*batchv1.Job {
 	var last time.Time
 	if cj.Status.LastScheduleTime != nil {
@@ -81,7 +81,7 @@ func unrecorded(cj *batchv1.CronJob, children []*batchv1.Job, now time.Time) []*
 	var all []*batchv1.Job
 	for _, job := range children {
 		scheduled := scheduledTime(cj, job)
-		if isUnlisted(cj, job) && scheduled.After(last) && !scheduled.After(now) {
+		if !isActive(cj, job.UID) && scheduled.After(last) && !scheduled.After(now) {
 			all = append(all, job)
 		}
 	}

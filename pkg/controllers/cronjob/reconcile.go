@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // reconciliation is one reconcile of a CronJob.
@@ -31,7 +32,7 @@ type reconciliation struct {
 	dirty    bool           // the status must be written
 	again    *time.Duration // when it is reconciled again at the latest, nil if only an event causes that
 	removed  []types.UID
-	news     bool // a Job is kept until the cache shows its success in the status
+	news     bool // a Job is kept until the cache shows its time and its success in the status
 }
 
 func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
@@ -71,7 +72,7 @@ func (s *reconciliation) within(delay time.Duration) {
 	}
 }
 
-// untilRecorded returns the delay of the next reconcile if a Job is kept until its success is recorded. The write of the
+// untilRecorded returns the delay of the next reconcile if a Job is kept until the status tells of it. The write of the
 // status records it. Without a write, the stored status has it already, and only the cache does not show that.
 func (s *reconciliation) untilRecorded() time.Duration {
 	if s.dirty {
@@ -103,12 +104,13 @@ func (s *reconciliation) do(ctx context.Context) (*time.Duration, error) {
 	return s.start(ctx, schedule)
 }
 
-// prune deletes finished Jobs beyond the history limits, except for the one whose success is yet
-// to be recorded in the status: if that write failed, it would never be.
+// prune deletes finished Jobs beyond the history limits, except for those whose success, or time,
+// is yet to be recorded in the status: if that write failed, it would never be. Until its time is
+// recorded, the Job is what keeps that from being run again.
 func (s *reconciliation) prune(ctx context.Context) {
-	news := newestNews(s.cj, s.children)
+	news := append(unrecorded(s.cj, s.children, s.now), newestNews(s.cj, s.children))
 	for _, job := range surplus(s.cj, s.children) {
-		if job == news {
+		if slices.Contains(news, job) {
 			s.news = true
 			continue
 		}
@@ -142,14 +144,14 @@ func (s *reconciliation) gone(job *batchv1.Job) {
 	s.removed = append(s.removed, job.UID)
 }
 
-// trackChildren removes finished Jobs from the list of active ones, adds those whose start is
-// not recorded, and reports other Jobs missing from it.
+// trackChildren removes finished Jobs from the list of active ones, records the starts that are
+// not, and reports other Jobs missing from the list.
 func (s *reconciliation) trackChildren(ctx context.Context) error {
 	if err := s.lookAgain(ctx); err != nil {
 		return err
 	}
 	for _, job := range unrecorded(s.cj, s.children, s.now) {
-		s.list(job, scheduledTime(s.cj, job))
+		s.record(job)
 	}
 	for _, job := range s.children {
 		if how := howEnded(job); how != "" {
@@ -174,11 +176,12 @@ func (s *reconciliation) ended(job *batchv1.Job, how batchv1.JobConditionType) {
 	}
 }
 
-// lookAgain reads the CronJob live if the cached status does not list a running Job, and
-// continues with the live one. It runs before anything is recorded in the status, since that
-// would be lost.
+// lookAgain reads the CronJob live if the cached status does not list a running Job, or not the
+// start of a finished one, and continues with the live one. It runs before anything is recorded
+// in the status, since that would be lost.
 func (s *reconciliation) lookAgain(ctx context.Context) error {
-	if !slices.ContainsFunc(s.children, func(job *batchv1.Job) bool { return isUnlisted(s.cj, job) }) {
+	isMissing := func(job *batchv1.Job) bool { return isUnlisted(s.cj, job) }
+	if !slices.ContainsFunc(s.children, isMissing) && len(unrecorded(s.cj, s.children, s.now)) == 0 {
 		return nil
 	}
 	live, err := s.Client.BatchV1().CronJobs(s.cj.Namespace).Get(ctx, s.cj.Name, metav1.GetOptions{})
@@ -272,6 +275,11 @@ func (s *reconciliation) start(ctx context.Context, schedule cron.Schedule) (*ti
 		return next, nil
 	case isProcessed(s.cj, *scheduled):
 		return next, nil
+	}
+	if err := s.lookForAttempt(ctx, jobName(s.cj, *scheduled)); err != nil {
+		return nil, err
+	}
+	switch {
 	case s.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(s.cj.Status.Active) > 0:
 		s.Record(jobAlreadyActive(s.cj))
 		return next, nil
@@ -327,6 +335,9 @@ func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 	}
 	// Name, UID and time of the Job are all that is read.
 	created, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Create(controller.OnlyMetadata(ctx), job, metav1.CreateOptions{})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		s.owners.Writes.CreateCertain(s.cj)
+	}
 	switch {
 	case err == nil:
 		s.metrics.creationSkew.Observe(created.CreationTimestamp.Sub(scheduled).Seconds())
@@ -336,6 +347,9 @@ func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 		return s.createdEarlier(ctx, job.Name)
 	case pods.NamespaceTerminating(err):
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	if writes.MayHaveCreated(err) {
+		s.owners.Writes.CreateUncertain(s.cj, job.Name)
 	}
 	s.RecordFailure(ctx, failedCreate(s.cj, err))
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
@@ -352,6 +366,39 @@ func (s *reconciliation) createdEarlier(ctx context.Context, name string) (*batc
 	return job, nil
 }
 
+// lookForAttempt finds the Job of an earlier attempt whose creation had no answer, before one of another name is created:
+// the cache may not show it yet, and the concurrency policy has to take it into account.
+func (s *reconciliation) lookForAttempt(ctx context.Context, next string) error {
+	name := s.owners.Writes.Attempted(s.cj)
+	if name == "" || name == next {
+		return nil
+	}
+	job, err := s.createdEarlier(ctx, name)
+	switch {
+	case reconcile.Absent(err):
+		if err := s.owners.Writes.MayCreate(s.cj, next); err != nil {
+			return err // the request may still be under way
+		}
+	case err != nil:
+		return err
+	case job != nil:
+		for _, job := range unrecorded(s.cj, []*batchv1.Job{job}, s.now) {
+			s.record(job)
+		}
+	}
+	s.owners.Writes.CreateCertain(s.cj)
+	return nil
+}
+
+// record makes up for a status that does not tell of a Job that was started.
+func (s *reconciliation) record(job *batchv1.Job) {
+	if scheduled := scheduledTime(s.cj, job); howEnded(job) == "" {
+		s.list(job, scheduled)
+	} else {
+		s.processed(scheduled)
+	}
+}
+
 // started records a Job in the status and returns the delay until the next scheduled time.
 func (s *reconciliation) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
 	s.list(job, scheduled)
@@ -363,6 +410,11 @@ func (s *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
 		s.cj.Status.Active = append(s.cj.Status.Active, *ref)
 	}
+	s.processed(scheduled)
+}
+
+// processed records that the Job of a scheduled time was started.
+func (s *reconciliation) processed(scheduled time.Time) {
 	s.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 	s.dirty = true
 }

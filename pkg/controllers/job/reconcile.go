@@ -135,7 +135,7 @@ func (c *jobController) act(ctx context.Context, o *observation, action string) 
 
 // awaitUncertain keeps a Job from ending while it may have a pod of which nobody knows, and returns the reason.
 func (c *jobController) awaitUncertain(o *observation) error {
-	uncertain := c.owners.Writes.MayCreate(o.job)
+	uncertain := c.owners.Writes.MayCreate(o.job, "")
 	if uncertain != nil {
 		o.end = nil
 	}

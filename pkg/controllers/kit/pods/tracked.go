@@ -50,7 +50,7 @@ func (t Tracked) CreateAll(
 func (t Tracked) CreateEach(
 	ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error),
 ) []error {
-	if err := t.Writes.MayCreate(owner); err != nil {
+	if err := t.Writes.MayCreate(owner, ""); err != nil {
 		return []error{err}
 	}
 	var uncertain atomic.Bool
@@ -69,7 +69,7 @@ func (t Tracked) CreateEach(
 		return nil
 	})
 	if uncertain.Load() {
-		t.Writes.CreateUncertain(owner)
+		t.Writes.CreateUncertain(owner, "")
 	}
 	isGoing := func(err error) bool { return errors.Is(err, errNamespaceGoing) }
 	if slices.ContainsFunc(errs, isGoing) {

@@ -60,8 +60,11 @@ type Record struct {
 	Deletions map[Object]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
-	// Uncertain is until when nothing is created, since a create without an answer may have been executed.
+	// Uncertain is until when nothing else is created than what Attempted names, since a create without an answer may
+	// have been executed.
 	Uncertain time.Time
+	// Attempted is the name of the object that may have been created; empty if the name was to be generated.
+	Attempted string
 	// Objects holds the objects that writes returned and the caches do not show yet, by UID.
 	// They are shared and never modified.
 	Objects map[schema.GroupResource]map[types.UID]metav1.Object
@@ -184,23 +187,46 @@ func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 var ErrUncertain = errors.New(
 	"an object may have been created although the request failed, which the cache would show soon")
 
-// CreateUncertain records that the owner may have one more object, with a generated name that is not known, since a
-// create had no answer.
-func (m *Memory) CreateUncertain(owner metav1.Object) {
+// CreateUncertain records that the owner may have one more object, since a create had no answer. name is empty if it was
+// to be generated.
+func (m *Memory) CreateUncertain(owner metav1.Object, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(owner).Uncertain = m.clock.Now().Add(reconcile.RecheckAfter)
+	r := m.of(owner)
+	r.Uncertain, r.Attempted = m.clock.Now().Add(reconcile.RecheckAfter), name
 }
 
-// MayCreate returns an error if the owner has to wait before anything is created for it: the next object could be
-// one too many. The error is a reconcile.AwaitCache of ErrUncertain.
-func (m *Memory) MayCreate(owner metav1.Object) error {
+// Attempted returns the name of the object that may have been created, also after the wait that MayCreate tells of;
+// empty if there is none, or its name is not known.
+func (m *Memory) Attempted(owner metav1.Object) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.known(owner); r != nil && m.clock.Now().Before(r.Uncertain) {
-		return reconcile.AwaitCache(ErrUncertain)
+	if r := m.known(owner); r != nil {
+		return r.Attempted
 	}
-	return nil
+	return ""
+}
+
+// CreateCertain undoes CreateUncertain: a live answer has shown what became of the object.
+func (m *Memory) CreateCertain(owner metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.known(owner); r != nil {
+		r.Uncertain, r.Attempted = time.Time{}, ""
+	}
+}
+
+// MayCreate returns an error if the owner has to wait before an object of that name is created for it, which is empty if
+// it is to be generated: it could be one too many. An attempt may be repeated, since the API server knows the name. The
+// error is a reconcile.AwaitCache of ErrUncertain.
+func (m *Memory) MayCreate(owner metav1.Object, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.known(owner)
+	if r == nil || !m.clock.Now().Before(r.Uncertain) || name != "" && name == r.Attempted {
+		return nil
+	}
+	return reconcile.AwaitCache(ErrUncertain)
 }
 
 // Forget drops the record of a deleted owner, but not that of a namesake.
@@ -254,7 +280,11 @@ func (r *Record) hasExpired(now time.Time) bool {
 			return false
 		}
 	}
-	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && !now.Before(r.Uncertain) && r.Status.latest().IsZero()
+	uncertain := r.Uncertain
+	if r.Attempted != "" {
+		uncertain = uncertain.Add(Timeout)
+	}
+	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && !now.Before(uncertain) && r.Status.latest().IsZero()
 }
 
 // known returns the record of an owner, nil if there is none. That of an earlier owner of

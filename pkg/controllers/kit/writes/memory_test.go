@@ -403,6 +403,47 @@ func TestHoldEndsByItselfOrWithTheOwner(t *testing.T) {
 	f.wantSettled(t, true, 0)
 }
 
+func TestAfterACreationWithoutAnswerNothingElseIsCreatedForAWhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		attempted, next string
+		later           time.Duration
+		may             bool
+	}{
+		"a generated name":                 {"", "", reconcile.RecheckAfter - 1, false},
+		"a generated name, later":          {"", "", reconcile.RecheckAfter, true},
+		"the same name":                    {"a", "a", 0, true},
+		"another name":                     {"a", "b", reconcile.RecheckAfter - 1, false},
+		"another name, later":              {"a", "b", reconcile.RecheckAfter, true},
+		"a name after one was generated":   {"", "b", 0, false},
+		"a generated name after one given": {"a", "", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.CreateUncertain(owner, test.attempted)
+			f.clock.Step(test.later)
+			successor := New(f.clock, f.stores)
+			successor.TakeOver(f.HandOver())
+			for _, m := range []*Memory{f.Memory, successor} {
+				err := m.MayCreate(owner, test.next)
+				if (err == nil) != test.may || err != nil && !errors.Is(err, ErrUncertain) {
+					t.Errorf("it may not: %v", err)
+				}
+				if got := m.Attempted(owner); got != test.attempted {
+					t.Errorf("attempted: %q, want %q", got, test.attempted)
+				}
+				if err, got := m.MayCreate(recreated, test.next), m.Attempted(recreated); err != nil || got != "" {
+					t.Errorf("another owner of the name: %v, attempted: %q", err, got)
+				}
+				m.CreateUncertain(owner, test.attempted)
+				m.CreateCertain(owner)
+				if err, got := m.MayCreate(owner, test.next), m.Attempted(owner); err != nil || got != "" {
+					t.Errorf("after an answer: %v, attempted: %q", err, got)
+				}
+			}
+		})
+	}
+}
+
 // Pins WL-116.
 func TestSomebodyIsToldOfAHold(t *testing.T) {
 	f := newFixture()
@@ -447,6 +488,8 @@ func TestRecordsThatHaveExpiredAreSwept(t *testing.T) {
 		"a hold that has ended": {func(f fixture) { f.Hold(owner, Timeout) }, false},
 		"a hold":                {func(f fixture) { f.Hold(owner, Timeout+1) }, true},
 		"a status":              {func(f fixture) { f.WroteStatus(owner, "10") }, true},
+		"a creation":            {func(f fixture) { f.CreateUncertain(owner, "") }, false},
+		"a creation of a name":  {func(f fixture) { f.CreateUncertain(owner, "p") }, true},
 		"a version, and a new deletion": {func(f fixture) {
 			f.Wrote(owner, podResource, "10")
 			f.clock.Step(1)
