@@ -58,9 +58,9 @@ func TestNextAvailability(t *testing.T) {
 		{"it is available as soon as it is ready", newSet(), []*corev1.Pod{newPod("a", "n0")}, -1},
 		{"all are available", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", readySince(30*time.Second))}, -1},
 		{"nothing is ready", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", unready)}, -1},
-		{"the next of two", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", readySince(5*time.Second)), newPod("b", "n1", readySince(10*time.Second))}, 20 * time.Second},
+		{"DS-70: the next of two", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", readySince(5*time.Second)), newPod("b", "n1", readySince(10*time.Second))}, 20 * time.Second},
 		{"nobody knows since when it is ready", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", controllertest.ReadySince(time.Time{}))}, 30 * time.Second},
-		{"a surge: the old one is available, the new one is not yet", newSet(surging(1), minReady(30)),
+		{"DS-70: a surge, the old one is available and the new one is not yet", newSet(surging(1), minReady(30)),
 			[]*corev1.Pod{newPod("new", "n0", readySince(5*time.Second)), newPod("old", "n0", old, age(time.Hour), readySince(time.Hour))}, 25 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -153,14 +153,14 @@ func TestProgressCheck(t *testing.T) {
 		want time.Duration // 0: no check
 	}{
 		{"DEP-35g, DEP-38: a second after the deadline", makeDeployment(10, progressFor("True", reasonUpdated, time.Minute)), 541 * time.Second},
-		{"right after a close deadline", makeDeployment(10, progressFor("True", reasonUpdated, 600*time.Second-300*time.Millisecond)), 301 * time.Millisecond},
+		{"DEP-69: right after a close deadline", makeDeployment(10, progressFor("True", reasonUpdated, 600*time.Second-300*time.Millisecond)), 301 * time.Millisecond},
 		{"DEP-35g: at once if it is over", makeDeployment(10, progressFor("True", reasonUpdated, time.Hour)), time.Millisecond},
 		{"resumed", makeDeployment(10, progressFor("Unknown", reasonResumed, time.Minute)), 541 * time.Second},
 		{"DEP-35g: no deadline", makeDeployment(10, withoutDeadline, progressFor("True", reasonUpdated, time.Minute)), 0},
 		{"DEP-35g: no condition", makeDeployment(10), 0},
 		{"DEP-35g: timed out already", makeDeployment(10, progressFor("False", reasonTimedOut, time.Minute)), 0},
 		{"DEP-35g: complete", makeDeployment(10, counts(10, 10, 10, 10), progressFor("True", reasonUpdated, time.Minute)), 0},
-		{"was complete and lost pods", makeDeployment(10, counts(10, 10, 3, 3), progressFor("True", reasonComplete, time.Hour)), 0},
+		{"DEP-69: was complete and lost pods", makeDeployment(10, counts(10, 10, 3, 3), progressFor("True", reasonComplete, time.Hour)), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, ok := progressCheck(tc.d, now)

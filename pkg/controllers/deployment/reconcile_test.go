@@ -280,6 +280,21 @@ func TestEmptySelectorIsRefused(t *testing.T) {
 	}
 }
 
+// Pins DEP-70.
+func TestAnEmptySelectorIsRefusedAgainUntilThatIsWritten(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} }))
+	boom := errors.New("boom")
+	h.RefuseIf("update deployments/status", boom, func(n int) bool { return n == 1 })
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	h.reconcile(t)
+	if got := h.deployment(t).Status.ObservedGeneration; got != 1 {
+		t.Errorf("the observed generation is %d", got)
+	}
+}
+
 // Pins DEP-16.
 func TestDeletedDeploymentOnlyReports(t *testing.T) {
 	deleted := func(d *appsv1.Deployment) {

@@ -57,7 +57,7 @@ func TestRollOff(t *testing.T) {
 			currentAnd(makeSet(1, 7), makeSet(2, 6, available(4))), map[string]int32{"web-2": 1}},
 		{"DEP-28c: a set still being scaled down stops what comes after it", makeDeployment(10),
 			currentAnd(makeSet(1, 3), makeSet(2, 3, available(2)), makeSet(3, 4, available(5)), makeSet(4, 3, available(1))), map[string]int32{"web-2": 2}},
-		{"pods on their way out are not counted on", makeDeployment(10),
+		{"DEP-68: pods on their way out are not counted on", makeDeployment(10),
 			currentAnd(makeSet(1, 5), makeSet(2, 10, available(0)), makeSet(3, 3, available(5))), map[string]int32{"web-2": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func TestTruncate(t *testing.T) {
 		"not ready go first":           {[]size{{1000, 1}}, []size{{1000, 0}}, true},
 		"EP-36c: not ready are spread": {[]size{{280, 101}, {0, 200}, {0, 200}, {0, 201}, {0, 298}}, []size{{280, 73}, {0, 144}, {0, 144}, {0, 145}, {0, 214}}, true},
 		"EP-36c: ready are spread":     {[]size{{205, 5}, {400, 5}, {402, 5}, {400, 5}, {693, 5}}, []size{{98, 0}, {191, 0}, {192, 0}, {191, 0}, {328, 0}}, true},
-		"nothing is left of a subset":  {[]size{{1200, 0}, {0, 5}}, []size{{1000, 0}}, true},
+		"EP-76: a subset is left out":  {[]size{{1200, 0}, {0, 5}}, []size{{1000, 0}}, true},
 		"rounded up until none remain": {[]size{{999, 0}, {1, 0}, {1, 0}}, []size{{999, 0}, {1, 0}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

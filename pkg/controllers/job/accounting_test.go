@@ -224,6 +224,7 @@ func TestDeclareEnd(t *testing.T) {
 	}
 }
 
+// Pins JOB-127.
 func TestCompletionIsNotBeforeTheStart(t *testing.T) {
 	job := newJob(func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: start.Add(3 * time.Second)} })
 	o := look(job)

@@ -153,8 +153,8 @@ func TestIndexStates(t *testing.T) {
 		{"JOB-61: the index runs again", job(), []*corev1.Pod{newPod("p", failed, atIndex(3)), newPod("q", atIndex(3))}, ";;[]"},
 		{"JOB-61: the later failure is retained", job(), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[q]"},
 		{"JOB-61: the higher count is retained", newJob(perIndex(9), sized(9, 9)), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3), failedBefore(2)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[p]"},
-		{"JOB-61: success wins over failure", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1)), newPod("q", succeeded, atIndex(3))}, "3;;[]"},
-		{"what was reported wins", job(reported("1", "2")), []*corev1.Pod{newPod("p", failed, atIndex(1), failedBefore(1)), newPod("q", succeeded, atIndex(2))}, "1;2;[]"},
+		{"JOB-61, JOB-126: success wins over failure", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1)), newPod("q", succeeded, atIndex(3))}, "3;;[]"},
+		{"JOB-126: what was reported wins", job(reported("1", "2")), []*corev1.Pod{newPod("p", failed, atIndex(1), failedBefore(1)), newPod("q", succeeded, atIndex(2))}, "1;2;[]"},
 		{"JOB-59: no failed indexes without a limit per index", newJob(indexed, sized(9, 9), reported("", "4")), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -578,7 +578,7 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 	}
 
 	f.Clock.Step(2 * time.Hour)
-	f.c.owners.Writes.CreateUncertain(f.stored(t)) // of another attempt, just before the deadline
+	f.c.owners.Writes.CreateUncertain(f.stored(t), "") // of another attempt, just before the deadline
 	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
 		t.Errorf("got %v", err)
 	}
@@ -596,7 +596,7 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 // Without a number of completions nothing is created once a pod has succeeded, and the Job would be complete. Pins WL-115.
 func TestAJobIsNotCompleteWhileAPodMayExist(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(-1, 2), started), newPod("a", succeeded))
-	f.c.owners.Writes.CreateUncertain(newJob())
+	f.c.owners.Writes.CreateUncertain(newJob(), "")
 	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
 		t.Errorf("got %v", err)
 	}
@@ -914,6 +914,7 @@ func TestASuccessorLooksAtEveryJobOfWhichItHasState(t *testing.T) {
 	}
 }
 
+// Pins JOB-128.
 func TestAnIndexedJobNeedsNoPodToComplete(t *testing.T) {
 	f := newFixture(t, defaults, newJob(indexed, sized(2, 2), started, func(j *batchv1.Job) {
 		j.Status.CompletedIndexes, j.Status.Succeeded = "0,1", 2
