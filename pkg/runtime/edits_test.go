@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -233,7 +234,7 @@ func valid(t *testing.T, old *plan.Config, object diff.Object) *plan.Config {
 		return nil
 	}
 	v1beta1.SetDefaults(next)
-	data, err := config.Marshal(next)
+	data, err := json.Marshal(next) // which is YAML, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,9 @@ const reasonEtcdRestored = "EtcdRestored"
 
 // restores is what the process knows about restores of etcd. The rules:
 //
-//  1. A lease whose resource version has gone back shows that etcd was restored. All terms have ended by the time the
-//     loop learns of it, and no other begins on this connection (package leadership).
+//  1. A lease whose resource version has gone back, or that was taken at a version which had been replaced before, shows
+//     that etcd was restored. All terms have ended by the time the loop learns of it, and no other begins on this
+//     connection (packages election and leadership).
 //  2. What was read before is of another history, for each kind until its informer notices by itself, which it may
 //     never do. So is what is remembered of writes: what was left on a lease or handed over, versions, UIDs. All of
 //     this belongs to the connection or to instances that were built on it, so another connection, to the same API

@@ -21,6 +21,7 @@ import (
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/test/must"
 )
@@ -172,15 +173,30 @@ func TestAControllerThatCannotBeBuiltAfterARestoreOfEtcd(t *testing.T) {
 	w.startsOver(t, cfg)
 }
 
-// A standby may lead next, so it starts over, too. Pins MGR-206.
+// A standby may lead next, so it starts over, too.
 func TestAStandbyStartsOverAfterARestoreOfEtcd(t *testing.T) {
+	for name, row := range map[string]struct {
+		version, taken string
+		newest         int
+	}{
+		"MGR-206: the lease has an earlier version":                               {"7", "", 20},
+		"MGR-225: it was taken at an earlier version, and has a later one by now": {"60", "7", 70},
+	} {
+		t.Run(name, func(t *testing.T) { standbyStartsOver(t, row.version, row.taken, row.newest) })
+	}
+}
+
+// standbyStartsOver has another process hold the lease, which suddenly has another version, and was taken at others.
+func standbyStartsOver(t *testing.T, version, taken string, newest int) {
+	t.Helper()
 	s := newLeaseServer(t)
 	now := metav1.NowMicro()
-	stored := func(version string) *coordinationv1.Lease {
+	stored := func(version, taken string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
 			TypeMeta: metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"},
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "kube-system", Name: "kube-controller-manager", ResourceVersion: version,
+				Annotations: map[string]string{election.TakenAnnotation: taken},
 			},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To("other"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now,
@@ -188,7 +204,7 @@ func TestAStandbyStartsOverAfterARestoreOfEtcd(t *testing.T) {
 		}
 	}
 	const key = "kube-system/leases/kube-controller-manager"
-	s.leases[key], s.version = stored("40"), 50
+	s.leases[key], s.version = stored("40", ""), 50
 	cfg := restorable(t, s)
 	w := &world{file: filepath.Join(t.TempDir(), "config.yaml"), inForce: cfg}
 	w.write(t, cfg)
@@ -210,6 +226,6 @@ func TestAStandbyStartsOverAfterARestoreOfEtcd(t *testing.T) {
 		}
 	}
 	w.wait(t, "it stands by", standsBy(1))
-	s.restore(snapshot{leases: map[string]*coordinationv1.Lease{key: stored("7")}, version: 20})
+	s.restore(snapshot{leases: map[string]*coordinationv1.Lease{key: stored(version, taken)}, version: newest})
 	w.wait(t, "it starts over", standsBy(2))
 }

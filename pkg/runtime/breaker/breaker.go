@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -22,6 +23,8 @@ type Caches interface {
 	// Undeleted counts objects of a resource that are not being deleted, see
 	// informers.Informers.
 	Undeleted(of schema.GroupResource, namespace, name string) (n int, cached, filled bool)
+	// UIDOf returns the UID of an object, empty if no cache shows it.
+	UIDOf(of schema.GroupResource, namespace, name string) types.UID
 }
 
 // Options are what a Breaker works with.
@@ -80,7 +83,8 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 	if n == 0 {
 		return 0, nil
 	}
-	n, announced, err := b.count(by, of, object{namespace, name}, n, caches)
+	// After Undeleted: if another object takes its place in between, that is counted.
+	n, announced, err := b.count(by, of, objectIn(caches, of, namespace, name), n, caches)
 	if announced != nil {
 		b.options.Metrics.reported(of, announced.Since)
 		b.options.Announce(ctx, *announced, err != nil)
@@ -135,6 +139,14 @@ func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, 
 	return n, exceeded, nil
 }
 
+func objectIn(caches Caches, of schema.GroupResource, namespace, name string) object {
+	what := object{place: place{namespace, name}}
+	if name != "" {
+		what.uid = caches.UIDOf(of, namespace, name)
+	}
+	return what
+}
+
 // connectedLocked forgets what was counted over another connection. The API server that this one leads to has other
 // objects, and so has the same one after a restore of etcd.
 func (b *Breaker) connectedLocked(caches Caches) {
@@ -178,11 +190,12 @@ func (b *Breaker) Unclear(of schema.GroupResource, namespace, name string, asked
 	if s == nil || caches == nil {
 		return
 	}
+	what := objectIn(caches, of, namespace, name) // first: if another object takes its place in between, that is not known
 	left, _, _ := caches.Undeleted(of, namespace, name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k := b.kinds[of]; k != nil && left > 0 {
-		k.unclear.add(object{namespace, name}, left, asked, k.tally.since(asked, s.window), s.window, b.options.Clock.Now())
+	if k := b.kinds[of]; k != nil && left > 0 && what.isShown() {
+		k.unclear.add(what, left, asked, k.tally.since(asked, s.window), s.window, b.options.Clock.Now())
 	}
 }
 

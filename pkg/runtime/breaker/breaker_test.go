@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -36,6 +37,7 @@ type world struct {
 	objects     map[schema.GroupResource]int
 	inNamespace int
 	deleting    bool // whether what is asked for is being deleted already
+	uid         types.UID
 	filling     bool
 	counts      int // of all objects
 	announced   []string
@@ -57,12 +59,14 @@ func (w *world) Undeleted(of schema.GroupResource, namespace, name string) (int,
 	return all, true, true
 }
 
+func (w *world) UIDOf(schema.GroupResource, string, string) types.UID { return w.uid }
+
 // newWorld begins with the mode Stop, a window of 5 minutes, a share of 20 percent and a minimum of
 // 10 objects.
 func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)), registry: metrics.NewKubeRegistry(),
-		config: v1beta1.NewDefault(), objects: map[schema.GroupResource]int{configMaps: 1000, jobs: 1000},
+		config: v1beta1.NewDefault(), objects: map[schema.GroupResource]int{configMaps: 1000, jobs: 1000}, uid: "u",
 	}
 	w.Breaker = New(Options{
 		Caches: func() Caches { return w }, Metrics: NewMetrics(w.registry), Clock: w.clock,
@@ -327,6 +331,37 @@ func TestADeletionThatIsNotCountedAnyMoreIsNotRememberedEither(t *testing.T) {
 	w.objects[configMaps] = 1000
 	if n := w.delete(configMaps, 201); n != 200 {
 		t.Errorf("%d of 1000 were deleted within moments, want 200", n)
+	}
+}
+
+// The deletion was carried out although its answer was lost, and another object has the name by now: of a StatefulSet,
+// for instance. Pins MGR-227.
+func TestTheDeletionOfAnotherObjectOfTheSameNameCounts(t *testing.T) {
+	w := newWorld(t)
+	ask := func(uid types.UID, want int) {
+		t.Helper()
+		w.uid = uid
+		asked := w.clock.Now()
+		if n, err := w.Ask(t.Context(), "collector", configMaps, "ns", "x"); n != want || err != nil {
+			t.Errorf("%s: counted %d, %v, want %d", uid, n, err, want)
+		}
+		w.objects[configMaps] -= want
+		w.Unclear(configMaps, "ns", "x", asked)
+	}
+	ask("a", 1)
+	ask("a", 0)
+	ask("b", 1)
+	ask("b", 0)
+	ask("", 1) // the cache shows none
+	ask("c", 1)
+	w.uid = "" // the cache shows that it is gone before the answer is given up
+	w.Unclear(configMaps, "ns", "x", w.clock.Now())
+	for i := range 196 {
+		ask(types.UID(fmt.Sprint("e-", i)), 1)
+	}
+	w.uid = "f"
+	if _, err := w.Ask(t.Context(), "collector", configMaps, "ns", "x"); err == nil {
+		t.Error("more than 200 of 1000 were deleted")
 	}
 }
 

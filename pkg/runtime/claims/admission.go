@@ -74,6 +74,9 @@ func (a *Admission) Want(controllers []string) {
 
 // Started records that a controller was permitted to run and has been told to start.
 func (a *Admission) Started(controller string) {
+	if a.active[controller] {
+		return // as most are, whatever changes
+	}
 	a.change(func() { a.active[controller] = true })
 }
 

@@ -39,11 +39,22 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 		klog.FromContext(ctx).V(5).Info("Decided on lease", "action", a)
 		if a.verb == wait {
 			e.conflicts = 0
+			e.settled()
 			return a.after
 		}
 		e.do(ctx, a.verb, t)
 	}
 	return 0
+}
+
+// settled forgets the last failure of a process that has nothing to attempt: what it knows was read since.
+func (e *Elector) settled() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.opts.Clock.Now()
+	if e.view.known && !e.released && !now.Before(e.view.retryAt) && !now.Before(e.view.holdOff) {
+		e.lastErr = nil
+	}
 }
 
 // snapshot returns the view to decide on, after ending a Term that has run out.
@@ -80,14 +91,25 @@ type draft struct {
 	timings  Timings
 	metadata metadata
 	spec     coordinationv1.LeaseSpec
+	takes    bool // the record that it replaces does not make this process the holder
+}
+
+// on is a lease with what the request says about it.
+func (d draft) on(l *coordinationv1.Lease) *coordinationv1.Lease {
+	replaced := l.ResourceVersion
+	l = d.metadata.putOn(withSpec(l, d.spec))
+	if d.takes {
+		take(l, replaced)
+	}
+	return l
 }
 
 func (e *Elector) draft(t Timings) draft {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now := e.opts.Clock.Now()
-	d := draft{start: now, timings: t, metadata: e.metadata}
-	d.spec = heldSpec(e.lease, e.view.exists, e.own(e.lease), e.opts.Identity, now, t)
+	now, own := e.opts.Clock.Now(), e.own(e.lease)
+	d := draft{start: now, timings: t, metadata: e.metadata, takes: e.view.exists && !own}
+	d.spec = heldSpec(e.lease, e.view.exists, own, e.opts.Identity, now, t)
 	d.spec.Strategy = e.strategy()
 	e.written.add(d.spec)
 	return d
@@ -106,13 +128,13 @@ func (e *Elector) do(ctx context.Context, v verb, t Timings) {
 		d := e.draft(t)
 		e.mayHold = true
 		empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.opts.Namespace, Name: e.opts.Name}}
-		lease, err := e.client.Create(request, d.metadata.putOn(withSpec(empty, d.spec)), metav1.CreateOptions{})
+		lease, err := e.client.Create(request, d.on(empty), metav1.CreateOptions{})
 		e.wrote(ctx, d, lease, err)
 	case acquire, renew:
 		e.countSlowPath()
 		d := e.draft(t)
 		e.mayHold = true
-		lease, err := e.client.Update(request, d.metadata.putOn(withSpec(e.lease, d.spec)), metav1.UpdateOptions{})
+		lease, err := e.client.Update(request, d.on(e.lease), metav1.UpdateOptions{})
 		e.wrote(ctx, d, lease, err)
 	case resign:
 		e.loseTerm(ctx, ErrNotChosen)

@@ -185,6 +185,52 @@ func TestLostLeaseEndsTheTermInTimeAndIsRegained(t *testing.T) {
 	})
 }
 
+// What failed is shown until something succeeds, also in a process that has nothing to write. Pins MGR-226.
+func TestAStandbyThatHasReadTheLeaseHasNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.run(t, "a", defaults)
+		synctest.Wait()
+		b := s.run(t, "b", defaults)
+		pass(time.Second)
+		s.do(func() { b.down = true })
+		s.endWatches(b.candidate)
+		pass(time.Minute)
+		if st := b.Status(); st.LastError == "" {
+			t.Fatalf("no error although the API server cannot be reached: %+v", st)
+		}
+		s.do(func() { b.down = false })
+		pass(2 * defaults.RetryPeriod)
+		synctest.Wait()
+		b.standingBy(t)
+		if st := b.Status(); st.LastError != "" || st.Holder != "a" {
+			t.Errorf("status %+v", st)
+		}
+	})
+}
+
+// A process that may read the lease, and not write it, shows that between two attempts too. Pins MGR-226.
+func TestAnErrorIsShownUntilTheNextAttemptSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.latency = 100 * time.Millisecond
+		a := s.run(t, "a", defaults)
+		a.Clientset.Lock()
+		a.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("forbidden")
+		})
+		a.Clientset.Unlock()
+		pass(time.Second)
+		for range 100 {
+			pass(50 * time.Millisecond)
+			synctest.Wait()
+			if st := a.Status(); st.LastError == "" {
+				t.Fatalf("status %+v", st)
+			}
+		}
+	})
+}
+
 // A holder that is stuck writes nothing after its deadline, and is unhealthy 20s after the end of its lease. Pins MGR-86.
 func TestTermEndsInTimeWhileTheElectorIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

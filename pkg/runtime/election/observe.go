@@ -6,11 +6,11 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // answered records the lease in the response to a request of this process. It is current,
-// whatever its version: if that is older than one seen before, versions have gone back.
+// whatever its version: if that is older than one seen before, or the lease contradicts what
+// was seen, versions have gone back.
 func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
 	e.compare(ctx, lease)
 	e.see(ctx, lease)
@@ -18,7 +18,7 @@ func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
 
 // told records a watch event of the lease, unless it is older than what is known: responses
 // can be ahead of a watch. If the lease was gone, it was made again after versions went back, or
-// the watch is behind: a read tells.
+// the watch is behind: a read tells, also if the event contradicts what was seen.
 func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted bool) {
 	switch {
 	case e.lease != nil && older(lease, e.lease):
@@ -27,6 +27,8 @@ func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted
 		}
 	case deleted:
 		e.seeNone()
+	case e.lease != nil && contradicts(e.lease, lease):
+		e.forget()
 	default:
 		e.see(ctx, lease)
 	}
@@ -98,6 +100,5 @@ func (e *Elector) setFree(now time.Time, free bool) {
 
 // older reports whether a was stored before b.
 func older(a, b *coordinationv1.Lease) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order < 0
+	return olderVersion(a.ResourceVersion, b.ResourceVersion)
 }

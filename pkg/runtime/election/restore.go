@@ -23,15 +23,17 @@ type Caution struct {
 	Unwatched time.Time
 }
 
-// compare finds out whether versions have gone back. The lease is that in the response to a request of this process,
+// compare finds out whether versions have gone back: the lease has an older one than before, or was taken at an older
+// one meanwhile, see TakenAnnotation. The lease is that in the response to a request of this process,
 // which API servers read from etcd, or write there. What a watch reports is not compared: it may come from a cache
 // that is behind.
 func (e *Elector) compare(ctx context.Context, lease *coordinationv1.Lease) {
-	if e.lease == nil || !older(lease, e.lease) {
+	if e.lease == nil || !older(lease, e.lease) && !contradicts(e.lease, lease) {
 		return
 	}
 	klog.FromContext(ctx).Error(ErrRestored, "Resource versions have gone back, no longer leading",
-		"lease", klog.KRef(e.opts.Namespace, e.opts.Name), "from", e.lease.ResourceVersion, "to", lease.ResourceVersion)
+		"lease", klog.KRef(e.opts.Namespace, e.opts.Name), "from", e.lease.ResourceVersion, "to", lease.ResourceVersion,
+		"knownTaken", takenOf(e.lease), "taken", takenOf(lease))
 	e.mu.Lock()
 	e.beCareful(durationOf(lease))
 	e.mu.Unlock()

@@ -3,6 +3,7 @@ package informers
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controller"
@@ -34,6 +35,19 @@ func (i *Informers) Undeleted(resource schema.GroupResource, namespace, name str
 		n += undeleted(item)
 	}
 	return n, true, true
+}
+
+// UIDOf returns the UID of an object of a resource, empty if no cache of all its objects shows it.
+func (i *Informers) UIDOf(resource schema.GroupResource, namespace, name string) types.UID {
+	b := i.allOf(resource)
+	if b == nil {
+		return ""
+	}
+	item, found, err := b.informer.GetStore().GetByKey(cache.NewObjectName(namespace, name).String())
+	if o, ok := item.(metav1.Object); ok && found && err == nil {
+		return o.GetUID()
+	}
+	return ""
 }
 
 // inNamespace returns the objects in a namespace, or all if it is empty.

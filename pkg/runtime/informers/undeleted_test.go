@@ -6,12 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controller"
 )
 
 func TestUndeletedCountsWhatIsNotBeingDeleted(t *testing.T) {
 	deleting := pod("deleting")
+	deleting.UID = "deleting"
 	deleting.DeletionTimestamp, deleting.Finalizers = &metav1.Time{}, []string{"x/y"}
 	elsewhere := pod("elsewhere")
 	elsewhere.Namespace = "elsewhere"
@@ -37,6 +39,14 @@ func TestUndeletedCountsWhatIsNotBeingDeleted(t *testing.T) {
 	check(resource, "elsewhere", "elsewhere", 1, true, true)
 	check(resource, namespace, "new", 1, true, true)
 	check(corev1.Resource("nodes"), "", "n", 0, false, false)
+	for name, want := range map[string]types.UID{"deleting": deleting.UID, "new": ""} {
+		if got := h.UIDOf(resource, namespace, name); got != want {
+			t.Errorf("%s has the UID %q, want %q", name, got, want)
+		}
+	}
+	if got := h.UIDOf(corev1.Resource("nodes"), "", "n"); got != "" {
+		t.Errorf("a node that is not cached has the UID %q", got)
+	}
 	if n := h.requests("list", "pods"); n != requests {
 		t.Errorf("%d lists were sent", n-requests)
 	}

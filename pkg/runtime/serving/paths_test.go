@@ -10,9 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/must"
 )
 
 // Only what has a name of its own below a path is served there. Pins MGR-100.
@@ -104,6 +106,9 @@ kubernetes_healthchecks_total{name="indicated",status="success",type="healthz"} 
 		!strings.Contains(all, "# HELP kubernetes_healthchecks_total [STABLE] ") {
 		t.Errorf("shown is %s", all)
 	}
+	t.Cleanup(func() { // the time is gone after a reset, from a registry that all tests share
+		must.Succeed(t, metrics.RegisterProcessStartTime(func(metrics.Registerable) error { return nil }))
+	})
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/metrics/slis", nil))
 	if w.Code != http.StatusOK || w.Body.String() != "metrics reset\n" {
