@@ -125,6 +125,38 @@ func Between(before, after *v1beta1.KubeControllerManagerConfiguration) []Change
 	return Of(ObjectOf(before), ObjectOf(after))
 }
 
+// maxEntries is how many entries of metrics.allowListMapping are changes of their own in Grouped. It is the only map
+// whose size the configuration does not bound.
+const maxEntries = 100
+
+// Grouped is Between with one change for all of metrics.allowListMapping if many of its entries differ: whoever needs a
+// mixture for each change would have a copy of the map for each of its entries.
+func Grouped(before, after *v1beta1.KubeControllerManagerConfiguration) []Change {
+	changes := Between(before, after)
+	keys := []string{"metrics", "allowListMapping"}
+	isEntry := func(c Change) bool { return len(c.keys) > len(keys) && slices.Equal(c.keys[:len(keys)], keys) }
+	first := slices.IndexFunc(changes, isEntry)
+	rest := slices.DeleteFunc(slices.Clone(changes), isEntry)
+	if len(changes)-len(rest) <= maxEntries {
+		return changes
+	}
+	whole := Change{Path: pathOf(keys), keys: keys}
+	whole.Old, whole.New = mapping(before.Metrics.AllowListMapping), mapping(after.Metrics.AllowListMapping)
+	return slices.Insert(rest, first, whole)
+}
+
+// mapping is a map as in JSON; nil if it is empty.
+func mapping(in map[string]string) any {
+	if len(in) == 0 {
+		return nil
+	}
+	out := map[string]any{}
+	for key, value := range in {
+		out[key] = value
+	}
+	return out
+}
+
 // Of is Between for configurations as JSON.
 func Of(before, after Object) []Change {
 	var out []Change

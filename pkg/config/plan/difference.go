@@ -17,7 +17,7 @@ type difference struct {
 }
 
 func newDifference(old, new *Config) *difference {
-	d := &difference{old: old, new: new, changes: diff.Between(old, new)}
+	d := &difference{old: old, new: new, changes: diff.Grouped(old, new)}
 	for _, change := range d.changes {
 		d.only = append(d.only, diff.Mix(old, new, change))
 		d.without = append(d.without, diff.Mix(new, old, change))
@@ -27,13 +27,27 @@ func newDifference(old, new *Config) *difference {
 
 // causes returns the changes that make a part differ between old and new.
 func (d *difference) causes(read part) []diff.Change {
-	before, after := read(d.old), read(d.new)
-	if reflect.DeepEqual(before, after) {
+	after := read(d.new)
+	return d.deciding(read, func(alone any) bool { return reflect.DeepEqual(alone, after) })
+}
+
+// touches is causes for values that are taken over in place: there it counts that a field is read, although others may
+// decide more.
+func (d *difference) touches(read part) []diff.Change {
+	before := read(d.old)
+	return d.deciding(read, func(alone any) bool { return !reflect.DeepEqual(alone, before) })
+}
+
+// deciding returns the changes that make a part differ between old and new: those that decide by what they alone make
+// of it, and those without which it would be otherwise.
+func (d *difference) deciding(read part, decides func(alone any) bool) []diff.Change {
+	before := read(d.old)
+	if reflect.DeepEqual(before, read(d.new)) {
 		return nil
 	}
 	var out []diff.Change
 	for i, change := range d.changes {
-		if !reflect.DeepEqual(read(d.only[i]), before) || !reflect.DeepEqual(read(d.without[i]), after) {
+		if decides(read(d.only[i])) || d.decides(i, read) {
 			out = append(out, change)
 		}
 	}

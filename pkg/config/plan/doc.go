@@ -14,9 +14,11 @@
 //     connection, the leadership term, what the API server serves) does not come from the
 //     configuration. The daemon adds it, and explains by it what differs from the Plan.
 //  4. A changed field is a cause of what happens to a part when that field alone decides:
-//     applying only it to the old configuration, or withholding only it from the new one,
-//     changes the part. If no field decides alone, the causes are a smallest set of fields
-//     that decide together.
+//     applying only it to the old configuration makes of the part what the new one makes of
+//     it, or withholding only it from the new one changes the part. If no field decides
+//     alone, the causes are a smallest set of fields that decide together. What would have
+//     changed the part otherwise, but for another field, is no cause: with leader election
+//     turned off, nothing restarts because of its groups.
 //  5. A changed field has no effect if it is no cause and withholding it from the new
 //     configuration changes no part. A field that only keeps a part as it is, against
 //     another change, has an effect.

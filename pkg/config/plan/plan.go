@@ -264,7 +264,7 @@ func name(l locks.Lease) string { return l.Namespace + "/" + l.Name }
 func (m *maker) inPlace(parts []part) {
 	concerned := map[string]bool{}
 	for _, read := range parts {
-		for _, c := range m.d.causes(read) {
+		for _, c := range m.d.touches(read) {
 			concerned[c.Path] = true
 		}
 	}

@@ -183,6 +183,15 @@ no effect     leaderElection.leaseDuration: 15s → 20s
 no effect     leaderElection.standby: Warm → Cold
 3 controllers keep running
 `},
+		{"leader election is turned off, with its settings edited", "leaderElection: {groups: [{name: x, controllers: [deployment-controller]}]}\n",
+			"leaderElection: {leaderElect: false, identity: a, groups: [{name: x, controllers: [replicaset-controller]}]}\n", `
+process-wide                              leaderElection.leaderElect: true → false (starts a new leadership term and restarts every controller)
+deployment-controller                     restart
+replicaset-controller                     restart
+root-ca-certificate-publisher-controller  restart
+no effect                                 leaderElection.groups: [{"controllers":["deployment-controller"],"name":"x"}] → [{"controllers":["replicaset-controller"],"name":"x"}]
+no effect                                 leaderElection.identity: (not set) → a
+`},
 		{"a group of controllers that are off", "controllers: {replicaset-controller: {enabled: false}}\n",
 			"controllers: {replicaset-controller: {enabled: false}}\nleaderElection: {groups: [{name: x, controllers: [replicaset-controller]}]}\n", `
 lease kube-controller-manager-x  start    leaderElection.groups: (not set) → [{"controllers":["replicaset-controller"],"name":"x"}]
@@ -240,6 +249,29 @@ func TestPlanOfEqualConfigurationsIsEmpty(t *testing.T) {
 }
 
 // Values that no single field decides: the cause is a smallest set that does.
+// A change needs two configurations of its own, each with a copy of the map: of thousands of entries that would take
+// gigabytes.
+func TestPlanOfManyAllowedLabels(t *testing.T) {
+	before, after := parsed(t, ""), parsed(t, "metrics: {disabledMetrics: [x]}\n")
+	for _, n := range []int{100, 4000} {
+		after.Metrics.AllowListMapping = map[string]string{}
+		for i := range n {
+			after.Metrics.AllowListMapping[fmt.Sprintf("m%d,l", i)] = "a"
+		}
+		p := plan.New(before, after, subjects())
+		want := 1 + n
+		if n > 100 {
+			want = 2
+		}
+		if len(p.InPlace) != want || len(p.NoEffect) != 0 || p.InPlace[len(p.InPlace)-1].Path != "metrics.disabledMetrics" {
+			t.Errorf("%d entries: %d changes in place and %d without effect, want %d and none", n, len(p.InPlace), len(p.NoEffect), want)
+		}
+		if n > 100 && (p.InPlace[0].Path != "metrics.allowListMapping" || p.InPlace[0].Old != nil || len(p.InPlace[0].New.(map[string]any)) != n) {
+			t.Errorf("the change is %.200s", p.InPlace[0])
+		}
+	}
+}
+
 func TestPlanJointCauses(t *testing.T) {
 	exclusive := func(c *cfgType) any { // odd number of marks, each visible only together with the others
 		a, b := *c.Controllers.Deployment.ConcurrentSyncs == 6, *c.Controllers.ReplicaSet.ConcurrentSyncs == 6

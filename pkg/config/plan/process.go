@@ -74,12 +74,7 @@ type Resync struct {
 
 // ResyncOf is how often a controller reconciles every object again.
 func ResyncOf(cfg *Config, controller string) Resync {
-	for _, c := range cfg.Controllers.All() {
-		if c.Name == controller {
-			return resync(cfg, c.ResyncPeriod)
-		}
-	}
-	return resync(cfg, nil)
+	return resync(cfg, cfg.ResyncPeriodOf(controller))
 }
 
 func resync(cfg *Config, own *metav1.Duration) Resync {

@@ -30,3 +30,17 @@ func TestControllerNamesMatchBlocks(t *testing.T) {
 		t.Error("a controller without a block is enabled")
 	}
 }
+
+// A plan asks for every controller once for each field that an edit changes.
+func TestLookingUpAControllerAllocatesNothing(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	for _, name := range []string{"node-route-controller", "no-such-controller"} {
+		if n := testing.AllocsPerRun(100, func() {
+			cfg.ControllerEnabled(name)
+			cfg.ControllerPaused(name)
+			cfg.ResyncPeriodOf(name)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"slices"
 	"strings"
+	"sync"
 
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -102,10 +103,13 @@ func (v *validator) changed(path string) bool {
 	return n < len(changes) && strings.HasPrefix(changes[n].Path, path+".")
 }
 
+// defaults is the configuration of an empty file. It is read only.
+var defaults = sync.OnceValue(func() diff.Object { return diff.ObjectOf(v1beta1.NewDefault()) })
+
 // changedFields returns the fields that differ from their defaults.
 func (v *validator) changedFields() []diff.Change {
 	if v.changes == nil {
-		v.changes = diff.Between(v1beta1.NewDefault(), v.cfg)
+		v.changes = diff.Of(defaults(), diff.ObjectOf(v.cfg))
 	}
 	return v.changes
 }
