@@ -51,7 +51,7 @@ func TestRegistryOfTheConfigurationIsUpToDate(t *testing.T) {
 func registered() []registry.Controller {
 	var all []registry.Controller
 	for _, d := range controllers.All() {
-		all = append(all, registry.Controller{Name: d.Name, FormerNames: d.Aliases, ClusterScoped: d.ClusterScoped, Gates: gatesOf(d)})
+		all = append(all, registry.Controller{Name: d.Name, FormerNames: d.Aliases, ClusterScoped: d.ClusterScoped, Gates: gatesOf(d), Needs: d.Gate})
 	}
 	slices.SortFunc(all, func(a, b registry.Controller) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -70,6 +70,9 @@ func registrySource(all []registry.Controller) string {
 		}
 		if len(c.Gates) > 0 {
 			fmt.Fprintf(&b, ", Gates: %#v", c.Gates)
+		}
+		if c.Needs != "" {
+			fmt.Fprintf(&b, ", Needs: %q", c.Needs)
 		}
 		b.WriteString("},\n")
 	}

@@ -18,6 +18,8 @@ type Controller struct {
 	// Gates are the feature gates that change what it does or whether it runs, in some
 	// version that can be emulated; sorted.
 	Gates []string
+	// Needs is the feature gate without which it does not run, or empty.
+	Needs string
 }
 
 // Controllers returns all controllers, sorted by name. Read only.

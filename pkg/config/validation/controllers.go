@@ -21,6 +21,22 @@ func (v *validator) validateControllers() {
 	v.validateVolumes()
 	v.validateStorageVersionMigrator()
 	v.validatePauses()
+	v.warnOfGates()
+}
+
+// warnOfGates reports the controllers that the file enables and that do not run, because the feature gate
+// which they need is off.
+func (v *validator) warnOfGates() {
+	for _, c := range registry.Controllers() {
+		path := "controllers." + c.Name + ".enabled"
+		if c.Needs == "" || !v.set(path) || !v.cfg.ControllerEnabled(c.Name) || gates.Enabled(v.cfg, c.Needs) {
+			continue
+		}
+		stage := fieldpath.Join("featureGates", gates.Of(v.cfg)[c.Needs].StageGate())
+		if v.decoded("emulatedVersion", fieldpath.Join("featureGates", c.Needs), stage) {
+			v.warnf(path, "the controller does not run: it needs the feature gate %s, which is off", c.Needs)
+		}
+	}
 }
 
 // validatePauses reports namespaces in which a controller cannot be paused, and those in which

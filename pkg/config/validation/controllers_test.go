@@ -24,6 +24,7 @@ func TestValidateControllers(t *testing.T) {
 		}},
 		{"controllers: {storage-version-migrator-controller: {enabled: true, migrationRate: -1}, garbage-collector-controller: {enabled: false}}", []string{
 			"3:62: controllers.storage-version-migrator-controller.enabled: needs garbage-collector-controller, which is disabled",
+			"3:62: warning: controllers.storage-version-migrator-controller.enabled: the controller does not run: it needs the feature gate StorageVersionMigrator, which is off",
 			"3:83: controllers.storage-version-migrator-controller.migrationRate: must be 0 to 100000, not -1",
 		}},
 		{"featureGates: {StorageVersionMigrator: true}\ncontrollers: {garbage-collector-controller: {enabled: false}}", []string{
@@ -54,6 +55,15 @@ func TestValidateControllers(t *testing.T) {
 			"3:15: controllers.cloud-node: \"cloud-node\" is a former name: write \"cloud-node-controller\"",
 			"3:64: warning: controllers.cloud-node-controller.enabled: the controller stays idle until cloud.provider names a provider that is linked into the program",
 		}},
+		{"controllers: {podgroup-protection-controller: {enabled: true}, device-taint-eviction-controller: {enabled: true}}\nemulatedVersion: '1.33'", []string{
+			"3:57: warning: controllers.podgroup-protection-controller.enabled: the controller does not run: it needs the feature gate GenericWorkload, which is off",
+			"3:108: warning: controllers.device-taint-eviction-controller.enabled: the controller does not run: it needs the feature gate DRADeviceTaints, which is off",
+		}},
+		{"controllers: {podgroup-protection-controller: {enabled: true}}\nfeatureGates: {GenericWorkload: true}", nil},
+		{"controllers: {podgroup-protection-controller: {enabled: true}}\nfeatureGates: {GenericWorkload: 1}", []string{
+			"4:33: featureGates.GenericWorkload: must be true or false, not the number 1",
+		}},
+		{"controllers: {podgroup-protection-controller: {enabled: false, resyncPeriod: 1h}}", nil},
 		{"controllerStartInterval: 1h", []string{
 			"3:26: controllerStartInterval: must be 0s to 10m, where 0s means not at all, not 1h",
 		}},
