@@ -30,52 +30,77 @@ func LoadUsable(name string, data []byte) (doc *Document, leftOut []string) {
 			doc.Name = name
 			return doc, slices.Sorted(maps.Keys(out))
 		}
-		for path := range r.Failed() {
-			removed, ok := remove(root, path)
-			if !ok {
-				return nil, nil
-			}
-			out[removed] = true
+		bad := existing(root, r.Failed())
+		if _, everything := bad[""]; everything {
+			return nil, nil
 		}
+		for _, path := range bad {
+			out[path] = true
+		}
+		root = without(root, "", bad)
 	}
 	return nil, nil
 }
 
-// remove removes a field from a tree, or what is around it if the tree does not have it. It
-// returns the path of what it removed, and false if there is only the root. The names of upstream's
-// fields are found in any letter case, as they are read.
-func remove(root *tree.Node, path string) (removed string, ok bool) {
-	for ; path != ""; path = fieldpath.Parent(path) {
-		exactly := func(at string) bool { return at == path }
-		nearly := func(at string) bool { return strings.EqualFold(at, path) }
-		if removeFirst(root, "", exactly) || removeFirst(root, "", nearly) {
-			return path, true
+// existing are the values of a tree that some paths mean, with the path that means each: for one that the tree
+// does not have, it is what is around it. What is within another one of them is left out. The names of
+// upstream's fields are found in any letter case, as they are read.
+func existing(root *tree.Node, paths map[string]bool) map[string]string {
+	exactly, nearly := map[string]string{"": ""}, map[string]string{}
+	each(root, "", func(path string) { exactly[path], nearly[strings.ToLower(path)] = path, path })
+	out := map[string]string{}
+	for path := range paths {
+		at, ok := exactly[path]
+		for ; !ok; at, ok = exactly[path] {
+			if at, ok = nearly[strings.ToLower(path)]; ok {
+				break
+			}
+			path = fieldpath.Parent(path)
 		}
+		out[at] = path
 	}
-	return "", false
+	maps.DeleteFunc(out, func(path, _ string) bool {
+		for path != "" {
+			path = fieldpath.Parent(path)
+			if _, around := out[path]; around {
+				return true
+			}
+		}
+		return false
+	})
+	return out
 }
 
-// removeFirst removes the first value whose path is meant, and reports whether there is one.
-func removeFirst(node *tree.Node, path string, meant func(path string) bool) bool {
-	for i, f := range node.Fields {
-		at := fieldpath.Join(path, f.Name)
-		if meant(at) {
-			node.Fields = slices.Delete(slices.Clone(node.Fields), i, i+1)
-			return true
-		}
-		if removeFirst(f.Value, at, meant) {
-			return true
+// each calls f with the path of every value below a node.
+func each(node *tree.Node, path string, f func(path string)) {
+	for _, field := range node.Fields {
+		at := fieldpath.Join(path, field.Name)
+		f(at)
+		each(field.Value, at, f)
+	}
+	for i, item := range node.Items {
+		at := fieldpath.Element(path, i)
+		f(at)
+		each(item, at, f)
+	}
+}
+
+// without is a tree without the values at some paths.
+func without(node *tree.Node, path string, bad map[string]string) *tree.Node {
+	out := *node
+	out.Fields, out.Items = nil, nil
+	for _, field := range node.Fields {
+		at := fieldpath.Join(path, field.Name)
+		if _, ok := bad[at]; !ok {
+			field.Value = without(field.Value, at, bad)
+			out.Fields = append(out.Fields, field)
 		}
 	}
 	for i, item := range node.Items {
 		at := fieldpath.Element(path, i)
-		if meant(at) {
-			node.Items = slices.Delete(slices.Clone(node.Items), i, i+1)
-			return true
-		}
-		if removeFirst(item, at, meant) {
-			return true
+		if _, ok := bad[at]; !ok {
+			out.Items = append(out.Items, without(item, at, bad))
 		}
 	}
-	return false
+	return &out
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -15,12 +16,22 @@ func TestLoadUsable(t *testing.T) {
 	}{
 		{"valid", head, nil, true},
 		{"an unknown field", head + "logging: {verbosity: 3, x: 1}\n", []string{"logging.x"}, true},
+		{"a field in two letter cases", head + "logging: {verbosity: 3}\nLogging: {verbosity: 4}\n", []string{"Logging"}, true},
 		{"a wrong type", head + "logging: {verbosity: 3}\nresync: [1]\n", []string{"resync"}, true},
 		{"a wrong key", head + "logging: {verbosity: 3}\n\"a.b c\": 1\n", []string{`["a.b c"]`}, true},
 		{"a duplicate key", head + "logging: {verbosity: 3, verbosity: 4}\n", []string{"logging.verbosity"}, true},
 		{"two fields that do not fit", head + "logging: {verbosity: 3}\nleaderElection: {leaseDuration: 5s}\n", []string{"leaderElection.leaseDuration"}, true},
 		{
 			"an element without a required field", head + "logging: {verbosity: 3}\nleaderElection: {groups: [{name: a}, {name: b, controllers: [job-controller]}]}\n",
+			[]string{"leaderElection.groups[0]"}, true,
+		},
+		{
+			"elements of a list", head + "logging: {verbosity: 3}\nmetrics: {disabledMetrics: ['a b', 'c d', good]}\n",
+			[]string{"metrics.disabledMetrics[0]", "metrics.disabledMetrics[1]"}, true,
+		},
+		{
+			"an element, and what is in it", head + "logging: {verbosity: 3}\nmetrics: {disabledMetrics: [good]}\n" +
+				"leaderElection: {groups: [{controllers: [x]}, {name: b, controllers: [job-controller]}]}\n",
 			[]string{"leaderElection.groups[0]"}, true,
 		},
 		{"an alias that is left out", head + "logging: {verbosity: 3}\nresync: &x {minPeriod: 1ms}\nreload: *x\n", []string{"reload.minPeriod", "resync.minPeriod"}, true},
@@ -39,6 +50,12 @@ func TestLoadUsable(t *testing.T) {
 			}
 			if test.usable && test.name != "valid" && test.name != "upstream's version" && document.Config.Logging.Verbosity != 3 {
 				t.Errorf("a field that can be used was left out: %+v", document.Config.Logging)
+			}
+			if test.usable && strings.Contains(test.file, "good") && !slices.Equal(document.Config.Metrics.DisabledMetrics, []string{"good"}) {
+				t.Errorf("elements that can be used are %q, want the good one", document.Config.Metrics.DisabledMetrics)
+			}
+			if test.usable && strings.Contains(test.file, "name: b") && len(document.Config.LeaderElection.Groups) != 1 {
+				t.Errorf("the groups are %+v, want the one that can be used", document.Config.LeaderElection.Groups)
 			}
 		})
 	}

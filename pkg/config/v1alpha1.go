@@ -112,14 +112,13 @@ func convertV1alpha1(
 ) *V1alpha1Document {
 	result, err := conversion.ToHub(in)
 	if err != nil {
-		reportConversion(err, source, r)
-		return nil
+		lost = append(lost, reportConversion(err, source, r)...)
 	}
 	for _, note := range result.Notes {
 		r.Warnf(source.Position(note.Field), note.Field, "%s", note.Message)
 	}
 	doc := checkConverted(result, source, lost, r)
-	if doc == nil {
+	if doc == nil || err != nil {
 		return nil
 	}
 	doc.upstream = &upstreamOrigins{fields: result.Origins, places: source}
@@ -130,11 +129,19 @@ func convertV1alpha1(
 func lostFields(r *problem.Report) []string {
 	var out []string
 	for path := range r.Failed() {
-		if row, ok := conversion.ByUpstream(path); ok {
-			out = append(out, row.Fields()...)
-		}
+		out = append(out, fieldsOf(path)...)
 	}
 	return out
+}
+
+// fieldsOf are the v1beta1 fields of a field of v1alpha1, or of an element of its list.
+func fieldsOf(path string) []string {
+	list, _, _ := strings.Cut(path, "[")
+	row, ok := conversion.ByUpstream(list)
+	if !ok {
+		return nil
+	}
+	return row.Fields()
 }
 
 // checkV1alpha1 reports a wrong apiVersion or kind. Under the name of the group,
@@ -212,15 +219,18 @@ func spellFields(t *tree.Node, goType reflect.Type, path string, r *problem.Repo
 	return out
 }
 
-func reportConversion(err error, source tree.Places, r *problem.Report) {
+// reportConversion reports what could not be converted, and returns the v1beta1 fields that lack it.
+func reportConversion(err error, source tree.Places, r *problem.Report) (lost []string) {
 	var problems conversion.Errors
 	if !errors.As(err, &problems) {
 		r.Errorf(source.Position(""), "", "%v", err)
-		return
+		return nil
 	}
 	for _, p := range problems {
 		r.Errorf(source.Position(p.Field), p.Field, "%s", p.Message)
+		lost = append(lost, fieldsOf(p.Field)...)
 	}
+	return lost
 }
 
 // checkConverted validates the result like a file with only what differs from the defaults,

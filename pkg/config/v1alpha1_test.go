@@ -62,6 +62,12 @@ func TestLoadReportsMistakesInFilesOfUpstreamWhereTheyAre(t *testing.T) {
 			"f.yaml:3:1: Foo: unknown field, allowed: " + strings.Join(upstreamFields(), ", ") +
 				"\nf.yaml:4:37: JobController.ConcurrentJobSyncs: must be 1 to 1000, not 0 (upstream rejects 0 too)" +
 				"\nf.yaml:5:28: Generic.MinResyncPeriod: must be 0s (never), or 1s or more, not 1ms (upstream resyncs that often)"},
+		{"what cannot be converted, and the rest", v1alpha1Header + "Generic: {Controllers: ['*', deploy], MinResyncPeriod: 1ms, ClientConnection: {qps: 5, burst: -1}}\n" +
+			"KubeCloudShared: {ClusterCIDR: '10.0.0.0/16,fd00::/48', AllocateNodeCIDRs: true}\nNodeIPAMController: {NodeCIDRMaskSize: 24}\n",
+			"f.yaml:3:30: Generic.Controllers[1]: \"deploy\" is not in the list of known controllers" +
+				"\nf.yaml:3:56: Generic.MinResyncPeriod: must be 0s (never), or 1s or more, not 1ms (upstream resyncs that often)" +
+				"\nf.yaml:3:95: Generic.ClientConnection.burst: must be 1 or more with a qps, not -1: upstream fails to build its clients" +
+				"\nf.yaml:5:40: NodeIPAMController.NodeCIDRMaskSize: must be a size for each family with two ranges in KubeCloudShared.ClusterCIDR: upstream rejects it too"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
