@@ -129,7 +129,11 @@ func (c *converter) text(flag string) string {
 	if list, ok := value.(pflag.SliceValue); ok {
 		return "--" + flag + "=" + strings.Join(list.GetSlice(), ",")
 	}
-	return "--" + flag + "=" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "["), "]")
+	text := value.String()
+	if value.Type() != "string" {
+		text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]") // which the library puts around lists
+	}
+	return "--" + flag + "=" + text
 }
 
 func (c *converter) note(flag, message string) { c.addNote(flag, message, false) }

@@ -60,6 +60,8 @@ func TestCommandLinesThatWorkUpstreamAreConverted(t *testing.T) {
 		{"no name of the cluster", "", []string{"--cluster-name="}, false, "--cluster-name: an empty name is left out"},
 		{"a server without a scheme and without a kubeconfig", "clientConnection:\n  server: http://127.0.0.1:8080", []string{"--master=127.0.0.1:8080"}, false,
 			"--master: --master=127.0.0.1:8080 becomes http://127.0.0.1:8080"},
+		{"a server with an address of IPv6", "clientConnection:\n  server: http://[fd00::1]:6443", []string{"--master=[fd00::1]:6443"}, false,
+			"--master: --master=[fd00::1]:6443 becomes http://[fd00::1]:6443"},
 		{"a period that another flag overrides", "controllers:\n  persistentvolume-attach-detach-controller:\n    # --disable-attach-detach-reconcile-sync=true\n    reconcilerSyncPeriod: 0s",
 			[]string{"--attach-detach-reconcile-sync-period=7s", "--disable-attach-detach-reconcile-sync"}, false,
 			"--attach-detach-reconcile-sync-period: --attach-detach-reconcile-sync-period=7s is left out: it has no effect with --disable-attach-detach-reconcile-sync"},

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ func unitArguments(text string) ([]string, error) {
 	if u.command == "" {
 		return nil, fmt.Errorf("the unit has no ExecStart of %s", program)
 	}
-	if u.command, err = resolved(u.command); err != nil {
+	if u.command, err = resolved(unescaped(u.command)); err != nil {
 		return nil, fmt.Errorf("reading ExecStart: %w", err)
 	}
 	u.readFiles()
@@ -79,7 +80,7 @@ func readUnit(text string) (unit, error) {
 
 // assign sets the variables of a setting. One whose value is not known here is not set.
 func (u *unit) assign(text string) error {
-	commands, err := (&splitter{rest: []rune(text), plain: true}).split()
+	commands, err := (&splitter{rest: []rune(unescaped(text)), plain: true}).split()
 	if err != nil {
 		return err
 	}
@@ -203,8 +204,8 @@ func (u unit) expand(text string) string {
 		switch {
 		case !ok:
 			value = name
-		case strings.HasPrefix(name, "${") && !inSingleQuotes(text[:match[0]]):
-			value = wordBreaks.Replace(value)
+		case strings.HasPrefix(name, "${"):
+			value = quoted(value, openQuote(text[:match[0]]))
 		}
 		out.WriteString(text[end:match[0]] + value)
 		end = match[1]
@@ -212,17 +213,61 @@ func (u unit) expand(text string) string {
 	return out.String() + text[end:]
 }
 
+// unitEscape is what systemd replaces in the settings of a unit, whatever the quotes around it.
+var unitEscape = regexp.MustCompile(
+	`\\(?:x[0-9A-Fa-f]{2}|[0-7]{3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[abfnrtvs\\'"])`)
+
+// unescaped replaces the escapes of systemd by the characters that they stand for, written as a shell does.
+func unescaped(text string) string {
+	var out strings.Builder
+	end := 0
+	for _, match := range unitEscape.FindAllStringIndex(text, -1) {
+		out.WriteString(text[end:match[0]])
+		out.WriteString(quoted(character(text[match[0]:match[1]]), openQuote(out.String())))
+		end = match[1]
+	}
+	return out.String() + text[end:]
+}
+
+// character is what an escape of systemd stands for.
+func character(escape string) string {
+	switch escape[1] {
+	case '\\', '\'', '"':
+		return escape[1:]
+	case 's':
+		return " "
+	}
+	if char, err := strconv.Unquote(`"` + escape + `"`); err == nil {
+		return char
+	}
+	return escape
+}
+
+// quoted is a text of which no character has a meaning where it is inserted: within these quotes, or
+// outside of any, which is 0.
+func quoted(text string, quote rune) string {
+	switch quote {
+	case '\'':
+		return strings.ReplaceAll(text, "'", `'\''`)
+	case '"':
+		return inDoubleQuotes.Replace(text)
+	}
+	return wordBreaks.Replace(text)
+}
+
+var inDoubleQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
 // wordBreaks escapes what has a meaning when text is split into words.
 var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`,
 	"|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`, "(", `\(`, ")", `\)`)
 
-// inSingleQuotes reports whether a text ends within single quotes.
-func inSingleQuotes(text string) bool {
+// openQuote is the quote that is open where a text ends, or 0.
+func openQuote(text string) rune {
 	s := splitter{rest: []rune(text)}
 	for len(s.rest) > 0 {
 		char := s.rest[0]
 		s.rest = s.rest[1:]
 		s.next(char)
 	}
-	return s.quote == '\''
+	return s.quote
 }

@@ -163,8 +163,7 @@ type splitter struct {
 func (s *splitter) next(char rune) {
 	switch {
 	case s.escaped:
-		s.escaped = false
-		s.add(char)
+		s.escape(char)
 	case char == '\\' && s.quote != '\'':
 		s.escaped, s.inWord = true, true
 	case char == s.quote:
@@ -176,6 +175,16 @@ func (s *splitter) next(char rune) {
 	default:
 		s.unquoted(char)
 	}
+}
+
+// escape takes a character after a backslash. Within double quotes, a shell keeps a backslash in front of a
+// character that has no meaning there.
+func (s *splitter) escape(char rune) {
+	s.escaped = false
+	if s.quote == '"' && !strings.ContainsRune("\"\\$`\n", char) {
+		s.add('\\')
+	}
+	s.add(char)
 }
 
 // unquoted takes a character that may have a meaning to a shell.
