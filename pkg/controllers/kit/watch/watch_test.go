@@ -38,7 +38,9 @@ func TestAnUpdateToAnotherObjectBeginsAnew(t *testing.T) {
 	go func() { done <- queue.Run(ctx) }()
 	defer func() {
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}()
 	retries := func(old, new *corev1.Pod) int {
 		handler.OnUpdate(old, new)
