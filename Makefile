@@ -141,12 +141,12 @@ unit: gotestsum ## Run the tests that need no control plane, with the race detec
 fuzz: ## Search for configuration files that Load cannot handle, for FUZZTIME (10m)
 	go test ./pkg/config -run '^$$' -fuzz '^FuzzLoad$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 200x
 
-# Two packages at a time, whatever the machine: each starts control planes of its own, and waits for half of its time.
+# Three packages at a time, whatever the machine: each starts control planes of its own, and waits for most of its time.
 .PHONY: integration
 integration: sandbox gotestsum ## Run the tests that run against real control planes
 	.bin/sandbox build --csi
 	@rm -f .bin/flaky-$@.txt
-	$(GOTESTSUM) --packages ./test/... -- $(GO_TEST) -p 2 -timeout 30m
+	$(GOTESTSUM) --packages ./test/... -- $(GO_TEST) -p 3 -timeout 30m
 	@$(FLAKY)
 
 # The same tests, with what takes long in full: the clock of the manager does not run fast
