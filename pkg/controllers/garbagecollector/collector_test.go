@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -857,9 +858,31 @@ func TestRecreationInOneUpdate(t *testing.T) {
 	old, anew := object("a", "x"), object("a", "x", func(o *metav1.ObjectMeta) { o.UID = "new" })
 	h.OnUpdate(old, old)
 	h.OnUpdate(old, anew)
-	want := []string{"gone [v1/Secret, namespace: a, name: x, uid: x]", "observed [v1/Secret, namespace: a, name: x, uid: new]"}
+	want := []string{"missed [v1/Secret, namespace: a, name: x, uid: x]", "observed [v1/Secret, namespace: a, name: x, uid: new]"}
 	if !slices.Equal(delivered, want) {
 		t.Errorf("delivered %q, want %q", delivered, want)
+	}
+}
+
+// If an informer shows in one update that an owner was recreated, a single read shows that it is gone, and its
+// dependents are deleted at once. An object without any needs no read. Pins GC-109.
+func TestAnOwnerIsRecreatedInOneUpdate(t *testing.T) {
+	w := newWorld(t,
+		typed(configMaps, object("a", "parent")),
+		typed(secrets, object("a", "child", owner("ConfigMap", "parent"))),
+		typed(configMaps, object("a", "alone")),
+	)
+	w.env.Run(t, w.collector)
+	w.settle(t)
+	for _, name := range []string{"alone", "parent"} {
+		anew := object("a", name, func(m *metav1.ObjectMeta) { m.UID, m.ResourceVersion = types.UID(name+"-anew"), "2" })
+		if err := w.server.Tracker().Update(configMaps.resource, typed(configMaps, anew), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	controllertest.Eventually(t, "the dependent is deleted", func() bool { return len(w.writes()) > 0 })
+	if got, want := w.requests(), []string{"get parent", "delete child"}; !slices.Equal(got, want) {
+		t.Errorf("the requests are %q, want %q", got, want)
 	}
 }
 

@@ -35,7 +35,8 @@
 //     since the informer may have listed from a stale API server. It is removed when a live
 //     read shows that it does not exist; without one only if it neither has owners nor
 //     dependents, so that its absence has no consequences. An object that a later list of the
-//     informer lacks becomes unwatched, too, if it has dependents or an owner that is being deleted.
+//     informer lacks, or in whose place the informer shows one with another UID, becomes unwatched,
+//     too, if no other informer shows it, and it has dependents or an owner that is being deleted.
 //  9. A kind is gone if every check for five minutes has found that discovery of its group
 //     succeeds and has the kind in no version, that a request for it is answered with "no such
 //     resource", and that it has no definition (one that is not served keeps its objects). Its

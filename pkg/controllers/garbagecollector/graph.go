@@ -41,7 +41,8 @@ const (
 	observed changeKind = "observed"
 	// gone: an informer reports that the object old was deleted.
 	gone changeKind = "gone"
-	// missed: the object old is not in a list of an informer, which has not shown its deletion.
+	// missed: an informer does not show the object old any more, but has not shown its deletion: a list lacks it, or
+	// another object has its name.
 	missed changeKind = "missed"
 	// ended: an informer was stopped; its later notifications are stale.
 	ended changeKind = "ended"

@@ -236,8 +236,9 @@ func (h handler) OnUpdate(old, new any) {
 		return
 	}
 	if was.GetUID() != is.GetUID() {
-		// The object was deleted and recreated while the watch was interrupted.
-		h.monitors.deliver(&change{kind: gone, monitored: h.monitored, old: was})
+		// The object was deleted and recreated while the watch was interrupted, or an API server that is behind lists the
+		// one that had its name before.
+		h.monitors.deliver(&change{kind: missed, monitored: h.monitored, old: was})
 		h.monitors.deliver(&change{kind: observed, monitored: h.monitored, new: is})
 		return
 	}

@@ -17,10 +17,15 @@ func (g *graph) end(over *monitored) {
 		case other.over:
 			delete(g.also, uid)
 		case n.unwatched():
-			g.follow(n, other)
-			delete(g.also, uid)
+			g.followOther(n)
 		}
 	}
+}
+
+// followOther has a node follow the other resource that shows its object.
+func (g *graph) followOther(n *node) {
+	g.follow(n, g.also[n.uid])
+	delete(g.also, n.uid)
 }
 
 // unwatchedKinds returns the resources of unwatched nodes.
@@ -46,14 +51,17 @@ func (g *graph) someUnwatched(kinds map[schema.GroupResource]bool) bool {
 	return false
 }
 
-// miss handles an object that a list of its informer lacks. If anything would follow from its absence, it becomes
-// unwatched, and is read live: the API server may list from a cache that lost the object.
+// miss handles an object that a list of its informer lacks. If another resource shows it, nothing follows. If anything
+// would follow from its absence, it becomes unwatched otherwise, and is read live: the API server may list from a cache
+// that lost the object, or is behind.
 func (g *graph) miss(c *change, e *effects) {
 	n, known := g.nodes[c.old.GetUID()]
 	switch {
 	case !known || n.virtual || n.outlives(c.monitored):
 	case n.monitored != c.monitored:
-		delete(g.also, n.uid) // another resource shows it
+		delete(g.also, n.uid) // it follows another resource, which shows it
+	case g.also[n.uid] != nil:
+		g.followOther(n)
 	case len(n.dependents) == 0 && !g.concernsOwners(n):
 		g.drop(n, e)
 	default:

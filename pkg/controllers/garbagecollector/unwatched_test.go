@@ -398,6 +398,7 @@ func TestDependentsThatComeWhileOthersAreOrphaned(t *testing.T) {
 func TestObjectsThatAListLacks(t *testing.T) {
 	// The graph notes in a monitor that a list of it lacked something.
 	configMaps, secrets := newMonitored(configMaps.resource, configMaps.kind), newMonitored(secrets.resource, secrets.kind)
+	nodes := newMonitored(nodes.resource, nodes.kind)
 	parent, parentDeleting := object("a", "parent"), object("a", "parent", deleted(foreground))
 	parentOrphaning := object("a", "parent", deleted(orphan))
 	child := object("a", "child", owner("ConfigMap", "parent", blocking))
@@ -445,6 +446,31 @@ func TestObjectsThatAListLacks(t *testing.T) {
 			changes: []*change{added(configMaps, parent), added(nodes, parent), added(secrets, child), lacks(nodes, parent)},
 			graph:   "ConfigMap a/parent <child true; Secret a/child",
 		},
+		"another resource, which has shown it later, shows it": {
+			changes: []*change{added(configMaps, parent), added(nodes, parent), added(secrets, child), lacks(configMaps, parent)},
+			graph:   "ConfigMap a/parent <child true; Secret a/child",
+		},
+		"another resource, which has shown it later, shows it without dependents": {
+			changes: []*change{added(configMaps, parent), added(nodes, parent), lacks(configMaps, parent)},
+			graph:   "ConfigMap a/parent",
+		},
+		"another resource shows its deletion later": {
+			changes: []*change{
+				added(configMaps, parent), added(nodes, parent), added(secrets, child), lacks(configMaps, parent), lost(nodes, parent),
+			},
+			want:  "attempt Secret a/child",
+			graph: "Secret a/child",
+		},
+		"two resources lack it": {
+			changes: []*change{
+				added(configMaps, parent), added(nodes, parent), added(secrets, child), lacks(configMaps, parent), lacks(nodes, parent),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent unwatched <child true; Secret a/child",
+		},
+		"two resources lack it, and nothing follows": {
+			changes: []*change{added(configMaps, parent), added(nodes, parent), lacks(configMaps, parent), lacks(nodes, parent)},
+		},
 		"it is unknown": {
 			changes: []*change{added(secrets, object("a", "alone")), lacks(configMaps, parent)},
 			graph:   "Secret a/alone",
@@ -462,16 +488,20 @@ func TestObjectsThatAListLacks(t *testing.T) {
 			if graph := held(g); graph != c.graph {
 				t.Errorf("the graph holds %s, want %s", graph, c.graph)
 			}
+			checkCounts(t, g)
 		})
 	}
 }
 
-// TestAListLacksAnObject has a list after a break of a watch lack the owner of an object. Pins GC-109.
+// TestAListLacksAnObject has a list after a break of a watch lack the owner of an object, or show another object of its
+// name. Pins GC-109.
 func TestAListLacksAnObject(t *testing.T) {
 	configMaps, secrets := newMonitored(configMaps.resource, configMaps.kind), newMonitored(secrets.resource, secrets.kind)
 	parent := typed(configMaps, object("a", "parent"))
+	another := typed(configMaps, object("a", "parent", func(m *metav1.ObjectMeta) { m.UID, m.ResourceVersion = "another", "2" }))
 	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
 	for name, c := range map[string]struct {
+		listed  *metav1.PartialObjectMetadata // in its place
 		server  []runtime.Object
 		writes  []string
 		graph   string
@@ -485,6 +515,18 @@ func TestAListLacksAnObject(t *testing.T) {
 			server: []runtime.Object{child}, writes: []string{"delete child Background child@1"},
 			graph: "Secret a/child",
 		},
+		"it has replaced the one that is listed": {
+			listed: another, server: []runtime.Object{parent, child}, retried: true,
+			graph: "ConfigMap a/parent; ConfigMap a/parent unwatched <child false; Secret a/child",
+		},
+		"the one that is listed has replaced it": {
+			listed: another, server: []runtime.Object{another, child}, writes: []string{"delete child Background child@1"},
+			graph: "ConfigMap a/parent; Secret a/child",
+		},
+		"it has replaced the one that is listed, and is gone, too": {
+			listed: another, server: []runtime.Object{child}, writes: []string{"delete child Background child@1"},
+			graph: "ConfigMap a/parent; Secret a/child",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.server...)
@@ -494,7 +536,11 @@ func TestAListLacksAnObject(t *testing.T) {
 			}
 			notify(configMaps).OnAdd(parent, false)
 			notify(secrets).OnAdd(child, false)
-			notify(configMaps).OnDelete(cache.DeletedFinalStateUnknown{Key: "a/parent", Obj: parent})
+			if c.listed == nil {
+				notify(configMaps).OnDelete(cache.DeletedFinalStateUnknown{Key: "a/parent", Obj: parent})
+			} else {
+				notify(configMaps).OnUpdate(parent, c.listed)
+			}
 			var err error
 			if n := w.node("parent"); n != nil {
 				err = w.attemptToDelete(t.Context(), n)
