@@ -24,7 +24,8 @@ type again struct {
 	once atomic.Pointer[sync.Once]
 }
 
-// check is called with the outcome of what a round does.
+// check is called with the outcome of each attempt. The library repeats one that ends with a conflict within the round;
+// another round follows even if the repetition succeeds.
 func (a *again) check(err error) {
 	once, handler := a.once.Load(), a.handler.Load()
 	if err == nil || once == nil || handler == nil {

@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"kcmd.dev/pkg/config/gates"
@@ -242,6 +244,54 @@ func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
 			controllertest.Eventually(t, "the next round makes up for it", func() bool {
 				return controllertest.MustStored[*corev1.Node](t, env, "", name).Status.Conditions[0].Reason == "RouteCreated"
 			})
+		})
+	}
+}
+
+// scripted are routes of which the attempts to create one end as a test says.
+type scripted struct {
+	cloudprovider.Routes
+	outcomes []error
+}
+
+func (s *scripted) CreateRoute(context.Context, string, string, *cloudprovider.Route) error {
+	outcome := s.outcomes[0]
+	s.outcomes = s.outcomes[1:]
+	return outcome
+}
+
+// The library repeats an attempt that ends with a conflict, and each attempt is checked. Pins ROUTE-33.
+func TestAnAttemptThatFailsHasOneMoreRound(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("routes"), "", errors.New("busy"))
+	for name, tc := range map[string]struct {
+		rounds [][]error
+		want   int
+	}{
+		"all succeed":               {[][]error{{nil, nil}, {nil}}, 0},
+		"one is repeated":           {[][]error{{conflict, nil}}, 1},
+		"some are repeated":         {[][]error{{conflict, nil, conflict, conflict, nil}}, 1},
+		"one fails for good":        {[][]error{{nil, errors.New("busy")}}, 1},
+		"one in each of two rounds": {[][]error{{conflict, nil}, {conflict, nil}}, 2},
+		"one in the first round":    {[][]error{{conflict, nil}, {nil}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			var repeated again
+			nodes := repeated.nodes(env.Informers.Core().V1().Nodes())
+			more := 0
+			must.Get(nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { more++ }}))(t)
+			provider := &scripted{}
+			routes := repeated.routes(provider)
+			for _, outcomes := range tc.rounds {
+				must.Get(nodes.Lister().List(labels.Everything()))(t)
+				provider.outcomes = outcomes
+				for range outcomes {
+					_ = routes.CreateRoute(t.Context(), "", "", &cloudprovider.Route{})
+				}
+			}
+			if more != tc.want {
+				t.Errorf("%d more rounds were asked for, want %d", more, tc.want)
+			}
 		})
 	}
 }

@@ -154,9 +154,9 @@ func recreated(node string) error {
 	return fmt.Errorf("node %s was recreated since the cloud provider was asked about it", node)
 }
 
-// Patch implements typedcorev1.NodeInterface. It meets the node in the cache, of which the library has made the patch,
-// and not a later one of the same name. One of the status, which has no resource version, is for a node in the cache
-// only.
+// Patch implements typedcorev1.NodeInterface. It meets the node in the cache, which the library has made the patch for,
+// and not a later one of the same name. If the cache has none, only a patch with a resource version is sent, as that of
+// taints is, which meets the node that was read. Those of labels and of the status have none.
 func (n nodes) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Node, error) {
@@ -164,7 +164,7 @@ func (n nodes) Patch(
 	switch {
 	case err == nil:
 		data, err = withUID(data, cached.UID)
-	case len(subresources) == 0:
+	case hasVersion(data):
 		err = nil
 	}
 	if err != nil {
@@ -174,7 +174,18 @@ func (n nodes) Patch(
 	return node, asFailure(err)
 }
 
-// withUID adds a UID to a patch that is JSON, which the API server refuses for any other object.
+// hasVersion reports whether a merge patch has a resource version, so that the API server refuses it for any other
+// object.
+func hasVersion(patch []byte) bool {
+	var object struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	return json.Unmarshal(patch, &object) == nil && object.Metadata.ResourceVersion != ""
+}
+
+// withUID adds a UID to a merge patch, so that the API server refuses it for any other object.
 func withUID(patch []byte, uid types.UID) ([]byte, error) {
 	var fields, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &fields); err != nil {

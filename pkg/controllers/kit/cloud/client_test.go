@@ -22,7 +22,7 @@ import (
 )
 
 func nodeOf(name string, uid types.UID) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, ResourceVersion: "1"}}
 }
 
 // A node is deleted by the UID of the one that the cloud was asked about, and only while it is as it was then.
@@ -115,6 +115,43 @@ func TestLabelsAreWrittenToTheNodeOfTheCache(t *testing.T) {
 	const want = `{"metadata":{"labels":{"a":"b"},"uid":"old"}}` // which an API server refuses
 	if !ok || string(sent.GetPatch()) != want {
 		t.Errorf("%v was sent, %s", env.Writes()[0], sent.GetPatch())
+	}
+}
+
+// The node that the labels were taken from is gone, and another one may have its name. The patch would not say which
+// one it is for. Pins CNODE-34.
+func TestLabelsAreNotWrittenWithoutANodeInTheCache(t *testing.T) {
+	env, w := controllertest.New(t, nodeOf("a", "new")), newWorld(t)
+	client := newClient(env.Env, w.guard)
+	written := nodehelpers.AddOrUpdateLabelsOnNode(client, map[string]string{"a": "b"}, nodeOf("a", "old"))
+	if sent := env.Writes(); written || len(sent) > 0 {
+		t.Errorf("%v was sent, and passed for written: %t", sent, written)
+	}
+}
+
+// A patch with a resource version is for the node that was read, whatever the cache shows. Pins CNODE-34.
+func TestPatchesWithoutANodeInTheCache(t *testing.T) {
+	for name, tc := range map[string]struct {
+		patch        string
+		subresources []string
+		sent         bool
+	}{
+		"with a resource version":       {`{"metadata":{"resourceVersion":"1"},"spec":{}}`, nil, true},
+		"with an empty one":             {`{"metadata":{"resourceVersion":""},"spec":{}}`, nil, false},
+		"of metadata without one":       {`{"metadata":{"labels":{"resourceVersion":"1"}}}`, nil, false},
+		"of the specification":          {`{"spec":{}}`, nil, false},
+		"of the status":                 {`{"status":{}}`, []string{"status"}, false},
+		"of the status, with a version": {`{"metadata":{"resourceVersion":"1"},"status":{}}`, []string{"status"}, true},
+		"that cannot be read":           {`[]`, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, nodeOf("a", "uid"))
+			nodes := newClient(env.Env, newWorld(t).guard).CoreV1().Nodes()
+			_, err := nodes.Patch(t.Context(), "a", types.StrategicMergePatchType, []byte(tc.patch), metav1.PatchOptions{}, tc.subresources...)
+			if sent := len(env.Writes()) == 1; sent != tc.sent || (err == nil) != tc.sent {
+				t.Errorf("it was sent: %t, want %t, %v", sent, tc.sent, err)
+			}
+		})
 	}
 }
 
