@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // toRecycle is a volume to be emptied whose claim is gone.
@@ -306,6 +309,40 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 		setPod(t, f, corev1.PodSucceeded, "")
 		next.c.operations.await()
 		f.WantRequests(t, append(asked, "get pods "+podName, createPod, deletePod, putVolume, putVolumeStatus)...)
+	})
+	elsewhere := func(t *testing.T, f *fixture, left handover) *fixture {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "pod.yaml")
+		template := "apiVersion: v1\nkind: Pod\nmetadata: {namespace: other}\nspec: {containers: [{name: c, image: i}], volumes: [{name: vol}]}\n"
+		must.Succeed(t, os.WriteFile(file, []byte(template), 0o600))
+		cfg := defaults()
+		cfg.hostPathRecycler.template = file
+		f.Succeed(left)
+		next := wired(t, f.Env, must.Get(newController(f.Env.Env, cfg))(t))
+		next.c.takeOver()
+		return next
+	}
+	t.Run("PVB-135: pods are made in another namespace by now", func(t *testing.T) {
+		f, left := stopped(t)
+		next := elsewhere(t, f, left)
+		must.Succeed(t, next.c.reconcileVolume(f.Context(), "volume"))
+		controllertest.Eventually(t, "there is another pod", func() bool {
+			_, ok := controllertest.Stored[*corev1.Pod](t, f.Env, "other", podName)
+			return ok
+		})
+		if _, ok := controllertest.Stored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName); ok {
+			t.Error("the former pod is still there")
+		}
+		controllertest.Change(t, f.Env, "other", podName, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		next.c.operations.await()
+	})
+	t.Run("PVB-135: the pod in the former namespace cannot be deleted", func(t *testing.T) {
+		f, left := stopped(t)
+		next := elsewhere(t, f, left)
+		f.Refuse(deletePod, apierrors.NewServiceUnavailable("boom"))
+		f.mustSync(t, next.syncVolume)
+		f.WantRequests(t, append(asked, deletePod, putVolumeStatus)...)
+		wantRemembered(t, next)
 	})
 	t.Run("the volume was freed", func(t *testing.T) {
 		f, left := stopped(t)

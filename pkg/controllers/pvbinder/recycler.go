@@ -84,18 +84,18 @@ func (c *binderController) watchPod(ctx context.Context, pod *corev1.Pod) (podWa
 	return podWatches{pods, events}, nil
 }
 
-// beginRecycle returns the pod to wait for: the one that a predecessor has left, if it exists and was
-// started after the last claim of the volume, or else a new one. It records the pod.
+// beginRecycle returns the pod to wait for: the one that a predecessor has left, if it can be waited for, or else a new
+// one. It records the pod.
 func (c *binderController) beginRecycle(
 	ctx context.Context, v *corev1.PersistentVolume, pod *corev1.Pod,
 ) (recyclerPod, error) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	if left, ok := c.recycles.podOf(v.UID); ok {
-		live, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		switch {
-		case err != nil && !reconcile.Absent(err):
-			return recyclerPod{}, fmt.Errorf("reading recycler pod %s: %w", keyOf(pod), err)
-		case err == nil && live.UID == left.uid && live.Namespace == left.namespace && left.claim == v.Spec.ClaimRef.UID:
+		goesOn, err := c.goesOn(ctx, v, left, pod)
+		if err != nil {
+			return recyclerPod{}, err
+		}
+		if goesOn {
 			return left, nil
 		}
 		c.recycles.remove(v.UID)
@@ -119,6 +119,28 @@ func (c *binderController) beginRecycle(
 	}
 	c.recycles.add(v.UID, started)
 	return started, nil
+}
+
+// goesOn reports whether the pod that a predecessor has left exists, and was started after the last claim of the volume.
+// If pods are made in another namespace by now, it is deleted: nobody would know of it any more, and it could delete
+// what a later claim stores.
+func (c *binderController) goesOn(
+	ctx context.Context, v *corev1.PersistentVolume, left recyclerPod, pod *corev1.Pod,
+) (bool, error) {
+	if left.namespace != pod.Namespace {
+		if err := c.deletePod(ctx, left); err != nil {
+			return false, fmt.Errorf("failed to delete old recycler pod %s/%s: %w", left.namespace, left.name, err)
+		}
+		return false, nil
+	}
+	live, err := c.Client.CoreV1().Pods(left.namespace).Get(ctx, left.name, metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading recycler pod %s: %w", keyOf(pod), err)
+	}
+	return live.UID == left.uid && left.claim == v.Spec.ClaimRef.UID, nil
 }
 
 // awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume. needed is derived
