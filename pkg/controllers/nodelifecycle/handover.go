@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // handover is the state that an instance passes to its successor.
@@ -31,6 +32,9 @@ type leftNode struct {
 	silencing  bool
 	mustMark   bool
 	eviction   eviction
+	// node is what a write returned at the time wrote, nil if the cache shows that.
+	node  *corev1.Node
+	wrote time.Time
 }
 
 // isSilent reports whether the node was shown as silent when it was handed over, and a node is the same and has not
@@ -57,7 +61,7 @@ func (c *cluster) handOver() handover {
 		nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight, passed: c.passed,
 	}
 	for name, r := range c.nodes {
-		left.nodes[name] = leftNode{
+		l := leftNode{
 			uid:        r.uid,
 			seen:       r.seen,
 			heartbeat:  r.heartbeat,
@@ -68,6 +72,10 @@ func (c *cluster) handOver() handover {
 			mustMark:   r.markOrder != 0,
 			eviction:   r.eviction,
 		}
+		if !r.wrote.IsZero() {
+			l.node, l.wrote = r.node, r.wrote
+		}
+		left.nodes[name] = l
 	}
 	for name, z := range c.zones {
 		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
@@ -148,6 +156,9 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 			continue
 		}
 		r.registered = l.registered
+		if l.node != nil {
+			c.adoptWrite(r, l, now)
+		}
 		if l.mustMark {
 			c.mark(r)
 		}
@@ -159,6 +170,17 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 		}
 	}
 	c.adoptZones(left, now)
+}
+
+// adoptWrite continues with what a write of the predecessor returned, if the cache is behind it. Otherwise a node that
+// was shown as silent would seem to be ready again.
+func (c *cluster) adoptWrite(r *record, l leftNode, now time.Time) {
+	if now.Sub(l.wrote) >= writes.Timeout || !isOlder(r.node, l.node) {
+		return
+	}
+	seen := r.seen
+	c.update(r, l.node, now)
+	r.seen, r.wrote = seen, l.wrote
 }
 
 // isDown reports whether no node that counts is ready.

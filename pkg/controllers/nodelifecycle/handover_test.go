@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -243,6 +245,54 @@ func reconciled(t *testing.T, w *world, name string) {
 	t.Helper()
 	if err := w.reconcileNode(w.Context(), name); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An instance has shown a node as silent, and ends before its cache shows that. Pins NLC-109.
+func TestASuccessorKnowsWhatWasWritten(t *testing.T) {
+	cached := node("n", func(n *corev1.Node) { n.ResourceVersion = "5" })
+	silent := node("n", func(n *corev1.Node) {
+		n.ResourceVersion = "7"
+		conditionOf(n, corev1.NodeReady).Status = corev1.ConditionUnknown
+	})
+	for name, tc := range map[string]struct {
+		cached *corev1.Node // by the successor
+		later  time.Duration
+		want   corev1.ConditionStatus
+		marks  bool
+	}{
+		"the cache is behind":           {cached, time.Second, corev1.ConditionUnknown, true},
+		"it shows the write":            {silent, time.Second, corev1.ConditionUnknown, true},
+		"it shows a later state":        {controllertest.Changed(cached.DeepCopy(), func(n *corev1.Node) { n.ResourceVersion = "8" }), time.Second, corev1.ConditionTrue, false},
+		"it shows another node":         {controllertest.Changed(cached.DeepCopy(), func(n *corev1.Node) { n.UID = "n-2" }), time.Second, corev1.ConditionTrue, false},
+		"it is behind for five minutes": {cached, writes.Timeout, corev1.ConditionTrue, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			without := func(string) *coordinationv1.Lease { return nil }
+			before := newCluster(settings, without)
+			before.show(cached, at)
+			before.expect("n")
+			before.wrote(silent.DeepCopy(), at)
+			if _, ok := before.shownSilent("n"); !ok {
+				t.Fatal("it is not shown as silent")
+			}
+			c := newCluster(settings, without)
+			c.show(tc.cached, at.Add(tc.later))
+			c.begin(before.handOver(), true, at.Add(tc.later))
+			if got, _ := c.newest("n"); conditionOf(got, corev1.NodeReady).Status != tc.want {
+				t.Errorf("ready is %s, want %s", conditionOf(got, corev1.NodeReady).Status, tc.want)
+			}
+			if order := c.toMark("n"); (order != 0) != tc.marks {
+				t.Errorf("the order to mark its pods is %d", order)
+			}
+			if name != "the cache is behind" {
+				return
+			}
+			c.show(cached, at.Add(tc.later))
+			if got, _ := c.newest("n"); got.ResourceVersion != "7" {
+				t.Errorf("an older state counts: %s", got.ResourceVersion)
+			}
+		})
 	}
 }
 

@@ -140,13 +140,22 @@ func (c *migrationController) Run(ctx context.Context) error {
 	return reconcile.Run(ctx, c.Env, c.begin, c.runner.Run, c.version.Run, c.migrator.Run, stop)
 }
 
-// begin takes over how far migrations are.
+// handover is what the cache does not show: how far migrations are, and what was written to them.
+type handover struct {
+	positions positions
+	writes    writes.State
+}
+
+// begin takes over from an instance in the same process.
 func (c *migrationController) begin(context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
-		c.progress.takeOver(left, c.migrations)
+		c.progress.takeOver(left.positions, c.migrations)
+		c.written.TakeOver(left.writes)
 	}
 	return nil
 }
 
 // HandOver implements controller.HandsOver.
-func (c *migrationController) HandOver() handover { return c.progress.handOver() }
+func (c *migrationController) HandOver() handover {
+	return handover{positions: c.progress.handOver(), writes: c.written.HandOver()}
+}

@@ -51,7 +51,7 @@ func TestNoObjectIsRewrittenOnceTheControllerIsToStop(t *testing.T) {
 		t.Errorf("patched %q", got)
 	}
 	w.wantShown(t, "m", "at 100", "Running=True")
-	if left := w.c.HandOver(); left["m"].last.Name != "00" {
+	if left := w.c.HandOver(); left.positions["m"].last.Name != "00" {
 		t.Errorf("left %v", left)
 	}
 }

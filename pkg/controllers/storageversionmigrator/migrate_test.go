@@ -195,7 +195,7 @@ func TestAMigrationGoesOnWhereItWas(t *testing.T) {
 	must.Succeed(t, w.c.begin(w.Context()))
 	attempt("", "ns/c", "ns/d")
 	must.Succeed(t, w.c.migrate(w.Context(), "m")) // it is over
-	if left := w.c.HandOver(); len(left) > 0 {
+	if left := w.c.HandOver().positions; len(left) > 0 {
 		t.Errorf("remembers %v", left)
 	}
 }
@@ -431,7 +431,7 @@ func TestNoObjectIsRewrittenOnceTheMigrationIsOver(t *testing.T) {
 			if got := w.patched(); !slices.Equal(got, []string{"ns/a"}) {
 				t.Errorf("patched %q", got)
 			}
-			if held, left := len(w.c.caches.byResource), w.c.HandOver(); held > 0 || len(left) > 0 {
+			if held, left := len(w.c.caches.byResource), w.c.HandOver().positions; held > 0 || len(left) > 0 {
 				t.Errorf("%d caches are held, left %v", held, left)
 			}
 		})

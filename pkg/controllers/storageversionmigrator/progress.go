@@ -14,16 +14,16 @@ type position struct {
 	last types.NamespacedName
 }
 
-// handover is how far each migration is, by its name.
-type handover map[string]position
+// positions is how far each migration is, by its name.
+type positions map[string]position
 
 // progress remembers how far migrations are: which object was rewritten last.
 type progress struct {
 	mu  sync.Mutex
-	all handover
+	all positions
 }
 
-func newProgress() *progress { return &progress{all: handover{}} }
+func newProgress() *progress { return &progress{all: positions{}} }
 
 // of returns the object that was rewritten last, the zero name if there is none.
 func (p *progress) of(migration *svm) types.NamespacedName {
@@ -48,14 +48,14 @@ func (p *progress) forget(migration string) {
 	delete(p.all, migration)
 }
 
-func (p *progress) handOver() handover {
+func (p *progress) handOver() positions {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.all)
 }
 
 // takeOver adds how far a predecessor got with the migrations that still exist.
-func (p *progress) takeOver(left handover, migrations migrationlisters.StorageVersionMigrationLister) {
+func (p *progress) takeOver(left positions, migrations migrationlisters.StorageVersionMigrationLister) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, at := range left {

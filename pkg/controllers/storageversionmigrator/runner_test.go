@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -108,6 +109,41 @@ func TestADefinitionShowsItsMigration(t *testing.T) {
 	want := []string{"stored v2", "StorageMigrating=False MigrationSucceeded: The migration has succeeded and the stored versions have been updated (3)"}
 	if got := w.defined(t); !slices.Equal(got, want) {
 		t.Errorf("definition has %q", got)
+	}
+}
+
+// The controller is restarted while the cache shows neither the end of one migration nor the start of the next. To end
+// the first one again would be to end the second one in the definition. Pins SVM-70.
+func TestASuccessorKnowsWhatTheCacheDoesNotShow(t *testing.T) {
+	first, second := newMigration("first", with("Running", "Succeeded"), created(time.Hour)), newMigration("m")
+	w := newWorld(t, first, second)
+	d := newDefinition("v1", "v2")
+	d.Status.Conditions = []metav1.Condition{{
+		Type: storageMigrating, Status: metav1.ConditionTrue, ObservedGeneration: 2,
+		Reason: "MigrationRunning", Message: "Migration first is running",
+	}}
+	w.define(t, d)
+	must.Succeed(t, w.c.runNext(w.Context(), widgets.GroupResource()))
+	left := w.c.HandOver()
+	want := []string{"stored v1 v2", isStarted}
+	if got := w.defined(t); !slices.Equal(got, want) {
+		t.Fatalf("definition has %q, want %q", got, want)
+	}
+
+	w.Succeed(left)
+	next := must.Get(newController(w.Env.Env, config{rate: 1000}))(t)
+	controllertest.Eventually(t, "the cache has seen everything", func() bool {
+		m, err := next.migrations.Get("m")
+		return err == nil && is(m, migrationv1beta1.MigrationRunning)
+	})
+	w.EmptyCache(t, first, "1")
+	w.Cache(t, first, second)
+	must.Succeed(t, next.begin(w.Context()))
+	w.Requests()
+	must.Succeed(t, next.runNext(w.Context(), widgets.GroupResource()))
+	w.WantRequests(t)
+	if got := w.defined(t); !slices.Equal(got, want) {
+		t.Errorf("definition has %q, want %q", got, want)
 	}
 }
 
