@@ -21,8 +21,9 @@
 //  5. The response of an API server to a request of the elector is true, whatever its
 //     resource version; only watch events can be out of date. Versions that go back mean
 //     that etcd was restored, since API servers read and write leases in etcd, and not in
-//     their caches, and so does a lease that was taken at another version than it can have
-//     been, see TakenAnnotation: the Term ends with ErrRestored, whatever is recorded, and OnRecede is
+//     their caches. A lease that was taken at a version which somebody else had replaced by
+//     then, or that does not know a term any more that was seen, means the same, see
+//     TakenAnnotation. Then the Term ends with ErrRestored, whatever is recorded, and OnRecede is
 //     called. Whoever leads next may do so only with caches of what is stored now, so the
 //     owner is expected to end the election by Recede and to make another Elector, with the
 //     Caution of this one: a holder that is no longer recorded has the duration of its lease
