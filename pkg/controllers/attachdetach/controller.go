@@ -23,7 +23,8 @@
 //     deleted. Changes that nobody waits for are gathered for a second, and written together.
 //  7. A volume that a node uses is detached only if the node is not healthy, or gone, and six minutes have
 //     passed, or if the taint node.kubernetes.io/out-of-service vouches that the node is shut
-//     down. This is also confirmed by a live read.
+//     down. This is also confirmed by a live read, and, if the time is the reason, by a live list of the
+//     pods of the node: a cache that lacks a pod forces nothing.
 //  8. A failed or unfinished operation leaves an attachment uncertain: it is not reported to the kubelet until
 //     an attach succeeds, and it is detached if nobody wants it. A detach that the live read forbids changes
 //     nothing: what was attached stays so, and no other node gets it.

@@ -102,8 +102,9 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	klog.FromContext(ctx).V(2).Info("Detaching a volume", "volume", l.volume, "node", l.node, "forced", verdict.why)
 	n := c.world.nodes[l.node]
 	ask := questions{
-		pods: !l.seen && !n.podsKnown,
-		node: verdict.why != notForced || !l.released.holds(n.report.uid, now),
+		pods:  !l.seen && !n.podsKnown,
+		users: verdict.why == byTimeout,
+		node:  verdict.why != notForced || !l.released.holds(n.report.uid, now),
 	}
 	return func() {
 		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why, ask) })

@@ -22,8 +22,11 @@ type unconfirmed struct{ error }
 
 // questions are what has to be confirmed by live reads before a volume is detached that nobody wants by the cache.
 type questions struct {
-	// pods is whether the cache lacks a pod that wants the volume. It is set if no such pod was ever seen.
+	// pods is whether the cache lacks a pod that wants a volume on the node. It is set if no pod was ever seen that wants
+	// the volume.
 	pods bool
+	// users is whether the cache lacks a pod that wants the volume. It is set if the time forces the detach.
+	users bool
 	// node is whether the node still permits the detach. It is set unless the answer to the last write of the node's
 	// status shows that.
 	node bool
@@ -32,8 +35,8 @@ type questions struct {
 // confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach, and nobody has
 // come to want the volume meanwhile.
 func (c *attachDetachController) confirm(ctx context.Context, at place, why forced, ask questions) error {
-	if ask.pods {
-		if err := c.confirmPods(ctx, at.node); err != nil {
+	if ask.pods || ask.users {
+		if err := c.confirmPods(ctx, at, ask.pods); err != nil {
 			return err
 		}
 	}

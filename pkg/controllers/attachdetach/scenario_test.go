@@ -47,7 +47,7 @@ func TestAVolumeIsAttachedAndDetached(t *testing.T) {
 
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.pass(soon)
-	s.sent(reported+"a", look+"a", remove)
+	s.sent(reported+"a", inquired, look+"a", remove) // it has waited for longer than maxWait
 	s.is()
 	s.shows("a")
 	s.WantEvents(t)
@@ -62,7 +62,7 @@ func TestAVolumeIsForcedFromANodeThatIsNotHealthy(t *testing.T) {
 	s.pass(maxWait)
 	s.sent(create, reported+"a")
 	s.pass(soon)
-	s.sent(reported+"a", look+"a", remove)
+	s.sent(reported+"a", inquired, look+"a", remove)
 	s.is()
 	s.wantForced("reason=timeout 1")
 }
@@ -89,9 +89,11 @@ func TestTheTaintForcesAtOnceAndWithoutTheTimer(t *testing.T) {
 	s.Remove(t, aPod("pod", "a", "v"))
 	s.pass(10 * maxWait)
 	s.is("v@a attached listed")
+	s.sent(create, reported+"a")
 	controllertest.Change(t, s.Env, "", "a", outOfService)
 	s.pass(soon)
 	s.is()
+	s.sent(reported+"a", look+"a", remove)
 	s.wantForced("reason=out-of-service 1")
 }
 
@@ -118,6 +120,77 @@ func TestAForcedDetachIsConfirmedByALiveRead(t *testing.T) {
 			s.pass(soon)
 			s.is(tc.want...)
 		})
+	}
+}
+
+// A list of pods after a break of the watch lacked one that runs on a node that is cut off.
+//
+// Pins ATT-98.
+func TestTheTimeForcesNoVolumeFromAPodThatRuns(t *testing.T) {
+	first, second := aPod("pod", "a", "v"), aPod("second", "a", "w")
+	begin := func(t *testing.T, lost ...*corev1.Pod) *stage {
+		t.Helper()
+		s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), first, aVolume("w", once), aClaim("w"), second)
+		controllertest.Change(t, s.Env, "", "a", uses("v", "w"), notReady)
+		s.run()
+		for _, pod := range lost {
+			s.lose(pod)
+		}
+		s.pass(maxWait)
+		return s
+	}
+	t.Run("it wants the volume", func(t *testing.T) {
+		s := begin(t, first)
+		s.pass(time.Minute)
+		s.is("v@a attached", "w@a wanted attached listed")
+		if s.va("v", "a").DeletionTimestamp != nil {
+			t.Error("the volume is being detached")
+		}
+		s.hide()
+		s.pass(soon)
+		s.is("v@a wanted attached listed", "w@a wanted attached listed")
+		s.shows("a", "v", "w")
+	})
+	t.Run("it is deleted later", func(t *testing.T) {
+		s := begin(t, first)
+		s.pass(soon)
+		s.Remove(t, first)
+		s.pass(time.Minute)
+		s.is("w@a wanted attached listed")
+	})
+	t.Run("it wants another volume", func(t *testing.T) {
+		s := begin(t, first, second)
+		s.Remove(t, first)
+		s.pass(time.Minute)
+		s.is("w@a attached")
+	})
+	t.Run("the pods cannot be listed", func(t *testing.T) {
+		s := begin(t, first)
+		s.Remove(t, first)
+		allow := s.Refuse(inquired, errRefused)
+		s.pass(time.Minute)
+		s.is("v@a attached", "w@a wanted attached listed")
+		allow()
+		s.pass(time.Minute)
+		s.is("w@a wanted attached listed")
+	})
+}
+
+// What is asked about one volume does not answer what is asked about all of them.
+//
+// Pins ATT-90.
+func TestThePodsOfANodeAreKnownByAllTheirVolumes(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+	at := place{volumeName("v"), "a"}
+	unknown := []use{{volumeName("w"), podRef{UID: "another"}}}
+	if missing, _, ok := s.c.unseen(at, unknown, false); ok || s.c.world.nodes["a"].podsKnown {
+		t.Errorf("%v is missing: %t, or the pods are known", missing, ok)
+	}
+	if missing, _, ok := s.c.unseen(at, unknown, true); !ok || missing != unknown[0] || s.c.world.nodes["a"].podsKnown {
+		t.Errorf("%v is missing: %t, or the pods are known", missing, ok)
+	}
+	if missing, _, ok := s.c.unseen(at, nil, true); ok || !s.c.world.nodes["a"].podsKnown {
+		t.Errorf("%v is missing: %t, or the pods are not known", missing, ok)
 	}
 }
 

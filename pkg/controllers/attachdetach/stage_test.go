@@ -337,6 +337,16 @@ func (s *stage) hide(hidden ...runtime.Object) {
 	}
 }
 
+// lose has the cache lack an object that exists, as a list after a break of the watch can, until nothing is hidden.
+func (s *stage) lose(object runtime.Object) {
+	s.t.Helper()
+	s.hide(object)
+	s.Uncache(s.t, object)
+	delete(s.shown, fmt.Sprintf("%T %s", object, keyOf(object)))
+	s.tell(nil, object)
+	s.run()
+}
+
 // va returns the VolumeAttachment of a volume on a node.
 func (s *stage) va(handle, node string) *storagev1.VolumeAttachment {
 	s.t.Helper()

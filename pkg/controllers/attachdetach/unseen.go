@@ -17,11 +17,14 @@ import (
 )
 
 // What is attached when a process takes over can be wanted by a pod that its caches do not show yet: its predecessor
-// had seen the pod, but that is not recorded in the API.
+// had seen the pod, but that is not recorded in the API. Later, a list after a break of the watch can lack a pod that
+// runs. Its kubelet says that it uses the volume, which does not matter any more when a detach is forced by the time.
 
-// confirmPods returns an unconfirmed error if there may be a pod on a node whose volumes are not known to be wanted
-// there. It is called until it has succeeded once for the node, and only for volumes that no pod was ever seen to want.
-func (c *attachDetachController) confirmPods(ctx context.Context, name string) error {
+// confirmPods returns an unconfirmed error if there may be a pod on the node that wants the volume there and is not
+// known to; with all, if one may want any volume there. That is asked until the answer was no once for the node, and
+// only about volumes that no pod was ever seen to want.
+func (c *attachDetachController) confirmPods(ctx context.Context, at place, all bool) error {
+	name := at.node
 	onNode := fields.OneTermEqualSelector("spec.nodeName", name).String()
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
 	if err != nil {
@@ -38,7 +41,7 @@ func (c *attachDetachController) confirmPods(ctx context.Context, name string) e
 		}
 		wanted = append(wanted, uses...)
 	}
-	missing, managed, ok := c.unseen(name, wanted)
+	missing, managed, ok := c.unseen(at, wanted, all)
 	if !ok {
 		return nil
 	}
@@ -54,21 +57,24 @@ func (c *attachDetachController) confirmPods(ctx context.Context, name string) e
 	return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
 }
 
-// unseen returns the first of these uses that is not known, and whether the node is known to be managed. If there is
-// none, the pods of the node are known from now on.
-func (c *attachDetachController) unseen(name string, uses []use) (missing use, managed, ok bool) {
+// unseen returns the first of these uses, of all volumes or of the one, that is not known, and whether the node is known
+// to be managed. If there is none of all volumes, the pods of the node are known from now on.
+func (c *attachDetachController) unseen(at place, uses []use, all bool) (missing use, managed, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.world.nodes[name]
+	n := c.world.nodes[at.node]
 	if n == nil {
 		return use{}, false, false
 	}
 	for _, u := range uses {
+		if !all && u.volume != at.volume {
+			continue
+		}
 		if l := n.links[u.volume]; l == nil || l.pods[u.pod.UID] != u.pod {
 			return u, n.managed, true
 		}
 	}
-	n.podsKnown = true
+	n.podsKnown = n.podsKnown || all
 	return use{}, n.managed, false
 }
 

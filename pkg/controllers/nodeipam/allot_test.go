@@ -345,6 +345,93 @@ func TestARangeIsFreedByTheEndOfItsNode(t *testing.T) {
 	}
 }
 
+// A list after a break of the watch lacks a node, which may exist. Pins IPAM-51.
+func TestANodeThatAListLacksKeepsItsRange(t *testing.T) {
+	const none = "failed to allocate cidr from cluster cidr at idx:0: " + full
+	held := node("n", "10.0.0.0/22")
+	begin := func(t *testing.T) *world {
+		t.Helper()
+		w := newWorld(t, single, held, node("next"))
+		w.Queue(t)
+		w.lack(t, held)
+		w.queued.Want(t, "n")
+		wantCIDRs(t, w.allot(t, "next"), none)
+		w.Fake.ClearActions()
+		return w
+	}
+	check := func(t *testing.T, w *world) {
+		t.Helper()
+		if err := w.reconcile(w.Context(), "n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("it exists, and is shown again", func(t *testing.T) {
+		w := begin(t)
+		check(t, w)
+		w.WantRequests(t, "get nodes n")
+		w.queued.Want(t, "n in 10s")
+		w.show(t, nil, held)
+		if used := w.ranges.sets[0].used; used != 4 {
+			t.Errorf("%d blocks are held, want 4", used)
+		}
+		check(t, w)
+		w.WantRequests(t)
+		w.queued.Want(t)
+		w.vanish(t, held)
+		w.queued.Want(t, "next")
+		wantCIDRs(t, w.allot(t, "next"), "[10.0.0.0/24]")
+	})
+	t.Run("it was deleted", func(t *testing.T) {
+		w := begin(t)
+		w.Env.Remove(t, held)
+		check(t, w)
+		w.WantRequests(t, "get nodes n")
+		w.queued.Want(t, "next")
+		wantCIDRs(t, w.allot(t, "next"), "[10.0.0.0/24]")
+	})
+	t.Run("it is deleted later, without an event", func(t *testing.T) {
+		w := begin(t)
+		check(t, w)
+		w.queued.Want(t, "n in 10s")
+		w.Env.Remove(t, held)
+		check(t, w)
+		w.queued.Want(t, "next")
+	})
+	t.Run("another has its name", func(t *testing.T) {
+		w := begin(t)
+		w.Env.Store(t, again(held))
+		check(t, w)
+		w.queued.Want(t, "next")
+	})
+	t.Run("nobody knows whether it exists", func(t *testing.T) {
+		w := begin(t)
+		w.Refuse("get nodes n", refused(500))
+		if err := w.reconcile(w.Context(), "n"); err == nil {
+			t.Error("no error")
+		}
+		wantCIDRs(t, w.allot(t, "next"), none)
+	})
+	t.Run("a successor does not see it either", func(t *testing.T) {
+		w := begin(t)
+		w.succeed(t, single, node("next"))
+		wantCIDRs(t, w.allot(t, "next"), none)
+	})
+}
+
+// A node that waits for a range, and that a list lacks, does not keep it from others. Pins IPAM-51.
+func TestANodeThatAListLacksPassesItsTurnOn(t *testing.T) {
+	a, first, second := node("a", "10.0.0.0/22"), node("first"), node("second")
+	w := newWorld(t, single, a, first, second)
+	w.Queue(t)
+	w.allot(t, "first")
+	w.allot(t, "second")
+	w.lack(t, first)
+	w.queued.Want(t, "first")
+	w.allot(t, "first")
+	w.vanish(t, a)
+	w.queued.Want(t, "second")
+}
+
 // A node was replaced by one that was created with the same range, and both are seen as one update. Pins IPAM-47.
 func TestARangeThatANamesakeHasIsNeverFree(t *testing.T) {
 	first := node("n", "10.0.3.0/24")

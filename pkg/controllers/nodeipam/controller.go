@@ -19,7 +19,8 @@
 //  5. Nothing is chosen before the caches are complete, contain the writes of the predecessor,
 //     and have been shown to the handlers, which record what nodes hold; see controller.Scope.
 //     What the caches may not show yet, and where to continue, is handed over. A node that was
-//     handed over is only forgotten after a live read.
+//     handed over, or that a list after a break of the watch lacks, is only forgotten after a
+//     live read.
 //  6. When no block is free, nodes wait. One is retried for each block that is freed, and all of
 //     them with backoff.
 //

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -108,6 +109,27 @@ func (w *world) vanish(t testing.TB, n *corev1.Node) {
 	t.Helper()
 	w.Uncache(t, n)
 	w.ranges.gone(incarnationOf(n))
+}
+
+// lack has the cache and the handlers see a list that lacks a node, which need not be gone.
+func (w *world) lack(t testing.TB, n *corev1.Node) {
+	t.Helper()
+	w.Uncache(t, n)
+	var nodes recorder
+	w.watch(&nodes)
+	nodes.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: n.Name, Obj: n})
+}
+
+// recorder is an informer that keeps the handler it was given.
+type recorder struct {
+	cache.SharedIndexInformer
+	handler cache.ResourceEventHandler
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (r *recorder) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	r.handler = h
+	return nil, nil
 }
 
 // allot reconciles a node and returns the podCIDRs that the API server has of it.

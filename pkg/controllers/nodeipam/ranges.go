@@ -223,8 +223,9 @@ func (r *ranges) unsure(who incarnation) {
 	}
 }
 
-// lost records that a node has lost its podCIDRs, which only a restore of the cluster from a backup does to
-// it. It holds them still, and is given them again.
+// lost records that the cache does not show the podCIDRs of a node any more: a list lacked the node, or the node has
+// lost them, which only a restore of the cluster from a backup does to it. It holds them still, and is given them again
+// if it has none.
 func (r *ranges) lost(who incarnation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

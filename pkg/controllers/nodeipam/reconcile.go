@@ -55,9 +55,9 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 	return c.assign(ctx, node, blocks)
 }
 
-// forget frees what is held by earlier incarnations of a node that the cache has never shown with podCIDRs, after a
-// live read. They are rare: see rule 5. If one of them exists, it is read again later: it may be deleted before the
-// cache has shown it, without an event.
+// forget frees what is held by incarnations of a node that the cache does not show with podCIDRs, other than the cached
+// one, after a live read. They are rare: see rule 5. If one of them exists, it is read again later: it may be deleted
+// before the cache has shown it, without an event.
 func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
 	unshown := c.ranges.unshown(name, cached)
 	if len(unshown) == 0 {

@@ -11,13 +11,21 @@ import (
 )
 
 // watch records what nodes hold as soon as it is seen, before any key is reconciled. A block
-// is freed by the deletion of a node, and by nothing else that happens to it.
+// is freed by the deletion of a node, and by nothing else that happens to it. That a list after a break of the watch
+// lacks a node is no proof of its deletion.
 func (c *ipamController) watch(nodes cache.SharedIndexInformer) {
 	watch.Objects(nodes, watch.Funcs[*corev1.Node]{
 		Add:    c.seen,
 		Update: c.updated,
 		Delete: func(node *corev1.Node) { c.ranges.gone(incarnationOf(node)) },
+		Missed: c.missed,
 	})
+}
+
+// missed keeps what a node holds that a list lacked, and queues the node, which is then read live.
+func (c *ipamController) missed(node *corev1.Node) {
+	c.ranges.lost(incarnationOf(node))
+	c.queue.Enqueue(reconcile.Gone(node), node.Name)
 }
 
 // seen records the podCIDRs of a node, and queues one that has none, or strange ones.

@@ -114,7 +114,7 @@ func (c *claimController) existsLive(ctx context.Context, namespace string, of c
 		return false, fmt.Errorf("getting the consumer %s %s/%s: %w", of.Resource, namespace, of.Name, err)
 	}
 	if err != nil || object.GetUID() != of.UID {
-		c.memory.gone.add(of.UID)
+		c.memory.ownerGone(identity(namespace, of.UID))
 		return false, nil
 	}
 	return true, nil

@@ -34,7 +34,7 @@ type memory struct {
 	written writes.Objects[*resourcev1.ResourceClaim]
 	// turns is whose turn it is to write a claim.
 	turns *turns
-	// gone are pods and PodGroups that were seen deleted.
+	// gone are pods and PodGroups that were seen deleted, or that a live read did not find.
 	gone *record
 	// doubts are pods and PodGroups for which a claim may have been created, since when.
 	doubts *record
@@ -82,7 +82,7 @@ func (m memory) shown(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// ownerGone remembers that a pod or a PodGroup was deleted.
+// ownerGone remembers that a pod or a PodGroup was deleted. That a list after a break of the watch lacks it is no proof.
 func (m memory) ownerGone(owner metav1.Object) {
 	m.gone.add(owner.GetUID())
 	m.doubts.drop(owner.GetUID())

@@ -26,6 +26,7 @@ func (c *claimController) watch(pods, claims, templates, groups cache.SharedInde
 			c.podSeen(lane, pod)
 		},
 		Delete: c.podGone,
+		Missed: c.podMissed,
 	})
 	watch.Objects(claims, watch.Funcs[*resourcev1.ResourceClaim]{
 		Add: func(lane reconcile.Lane, claim *resourcev1.ResourceClaim) {
@@ -66,6 +67,7 @@ func (c *claimController) watch(pods, claims, templates, groups cache.SharedInde
 			c.groupSeen(lane, group)
 		},
 		Delete: c.groupGone,
+		Missed: c.groupMissed,
 	})
 }
 
@@ -91,6 +93,14 @@ func (c *claimController) podGone(pod *corev1.Pod) {
 		return
 	}
 	c.memory.ownerGone(pod)
+	c.podMissed(pod)
+}
+
+// podMissed queues the claims of a pod that is gone or that only a list lacked. Whoever has to know reads it live.
+func (c *claimController) podMissed(pod *corev1.Pod) {
+	if !usesClaims(pod) {
+		return
+	}
 	c.enqueueClaimsOf(reconcile.Gone(pod), pod)
 	c.enqueueGeneratedFor(reconcile.Gone(pod), pod)
 }
@@ -110,18 +120,19 @@ func (c *claimController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.Pod) 
 // enqueueGeneratedFor queues the claims that were generated for a pod. The pod may be done before the name
 // of one was recorded, or deleted before the cache has shown that.
 func (c *claimController) enqueueGeneratedFor(lane reconcile.Lane, pod *corev1.Pod) {
-	c.enqueueClaims(lane, pod)(c.find.generatedFor(pod))
+	claims, err := c.find.generatedFor(pod)
+	c.enqueueGenerated(lane, pod, claims, err)
 }
 
-// enqueueClaims queues the claims that were generated for an owner.
-func (c *claimController) enqueueClaims(lane reconcile.Lane, owner metav1.Object) func([]*resourcev1.ResourceClaim, error) {
-	return func(claims []*resourcev1.ResourceClaim, err error) {
-		if err != nil {
-			klog.Background().Error(err, "Failed to look up the claims that were generated", "owner", klog.KObj(owner))
-		}
-		for _, claim := range claims {
-			c.queue.Enqueue(lane, keyOf(kindClaim, claim))
-		}
+// enqueueGenerated queues the claims that were generated for an owner, as they were found.
+func (c *claimController) enqueueGenerated(
+	lane reconcile.Lane, owner metav1.Object, claims []*resourcev1.ResourceClaim, err error,
+) {
+	if err != nil {
+		klog.Background().Error(err, "Failed to look up the claims that were generated", "owner", klog.KObj(owner))
+	}
+	for _, claim := range claims {
+		c.queue.Enqueue(lane, keyOf(kindClaim, claim))
 	}
 }
 
@@ -196,11 +207,20 @@ func (c *claimController) groupGone(group *schedulingv1alpha2.PodGroup) {
 		return
 	}
 	c.memory.ownerGone(group)
+	c.groupMissed(group)
+}
+
+// groupMissed is podMissed with a PodGroup, whose members are examined besides.
+func (c *claimController) groupMissed(group *schedulingv1alpha2.PodGroup) {
+	if len(group.Spec.ResourceClaims) == 0 {
+		return
+	}
 	for i := range group.Spec.ResourceClaims {
 		name, _, err := resourceclaim.NameFromPodGroup(group, &group.Spec.ResourceClaims[i])
 		c.enqueueClaim(reconcile.Gone(group), group.Namespace, name, err)
 	}
-	c.enqueueClaims(reconcile.Gone(group), group)(c.find.generatedForGroup(group))
+	claims, err := c.find.generatedForGroup(group)
+	c.enqueueGenerated(reconcile.Gone(group), group, claims, err)
 	c.membersSeen(reconcile.Gone(group), group)
 }
 

@@ -103,6 +103,65 @@ func TestDeletedPodsAreRemembered(t *testing.T) {
 	}
 }
 
+// A list after a break of the watch lacks a pod or a PodGroup that exists, or that was deleted. Pins RCLM-70.
+func TestAConsumerThatAListLacksIsReadLive(t *testing.T) {
+	gpu := ofClaim("gpu", "claim")
+	user := pod(controllertest.OnNode("node"), controllertest.InPhase(corev1.PodRunning), with(gpu))
+	member := group(groupWith(gpu))
+	for name, tc := range map[string]struct {
+		consumer runtime.Object
+		claim    claimChange
+		lack     func(handlers, cache.DeletedFinalStateUnknown)
+		asking   string
+		uid      types.UID
+	}{
+		"a pod": {
+			user, inUse("pod"),
+			func(h handlers, o cache.DeletedFinalStateUnknown) { h.pods.OnDelete(o) }, askingPod, "pod",
+		},
+		"a PodGroup": {
+			member, controllertest.All(inUse(), reservedForGroup),
+			func(h handlers, o cache.DeletedFinalStateUnknown) { h.groups.OnDelete(o) }, "get podgroups group", "group",
+		},
+	} {
+		begin := func(t *testing.T) *subject {
+			t.Helper()
+			s := begin(t, gated, claimKey, tc.consumer, claim(tc.claim))
+			s.c.memory.doubt(tc.uid)
+			s.Uncache(t, tc.consumer)
+			tc.lack(handlersOf(s), cache.DeletedFinalStateUnknown{Obj: tc.consumer})
+			s.Queued.Want(t, "claim:ns/claim")
+			return s
+		}
+		doubted := func(s *subject) bool {
+			_, ok := s.c.memory.doubts.age(tc.uid)
+			return ok
+		}
+		t.Run(name+" exists", func(t *testing.T) {
+			s := begin(t)
+			s.MustReconcile(t)
+			s.WantRequests(t, tc.asking)
+			s.Queued.Want(t, "claim:ns/claim in 30s")
+			if c := stored(t, s, "claim"); len(c.Status.ReservedFor) != 1 || c.Status.Allocation == nil || !isProtected(c) {
+				t.Errorf("the claim is %+v, %v", c.Status, c.Finalizers)
+			}
+			if !doubted(s) {
+				t.Error("it was forgotten that a claim may have been created for it")
+			}
+		})
+		t.Run(name+" was deleted", func(t *testing.T) {
+			s := begin(t)
+			s.Remove(t, tc.consumer)
+			s.MustReconcile(t)
+			s.WantRequests(t, tc.asking, ending, freeing)
+			s.Queued.Want(t)
+			if doubted(s) {
+				t.Error("it is remembered for ever that a claim may have been created for it")
+			}
+		})
+	}
+}
+
 func TestPodNeedsWork(t *testing.T) {
 	gpu := ofTemplate("gpu", "template")
 	known := controllertest.All(with(gpu), recorded("gpu", "claim"))

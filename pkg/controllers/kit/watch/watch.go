@@ -1,6 +1,6 @@
 // Package watch turns the untyped notifications of informers into typed ones.
 //
-//  1. Handlers receive typed objects; tombstones are unwrapped.
+//  1. Handlers receive typed objects; tombstones are unwrapped. A tombstone is no proof of a deletion: see Funcs.Missed.
 //  2. Each add and update comes with the lane for its keys: Backlog if it was replayed from the
 //     cache or resynced, Fresh otherwise. The lane names the object, as the reason for the key.
 //  3. Objects of another type are logged and dropped.
@@ -39,6 +39,11 @@ type Funcs[T metav1.Object] struct {
 	Update func(lane reconcile.Lane, old, new T)
 	// Delete is called with the last known state of a deleted object.
 	Delete func(obj T)
+	// Missed is called instead of Delete for an object that a list after a break of the watch lacked, with the state
+	// that was seen last. It may exist: the watch cache of an API server that loses events, or is behind after a
+	// restore, lacks objects that are there. Whoever concludes something that cannot be undone from a deletion, or
+	// skips a live read because of one, needs it. Add is called if the object shows up again. Nil means Delete.
+	Missed func(obj T)
 }
 
 // Objects adds the handlers to an informer, with the resync period of the controller.
@@ -86,14 +91,24 @@ func (h handler[T]) OnUpdate(old, new any) {
 }
 
 func (h handler[T]) OnDelete(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	typed, ok := as[T](obj)
-	if !ok || !h.WantsDelete(obj) {
+	last, call := h.deletion(obj)
+	typed, ok := as[T](last)
+	if !ok || call == nil || !h.concerns(last) {
 		return
 	}
-	h.funcs.Delete(typed)
+	call(typed)
+}
+
+// deletion returns the last known state of a deleted object, and the function to call with it, nil if there is none.
+func (h handler[T]) deletion(obj any) (last any, call func(T)) {
+	tombstone, missed := obj.(cache.DeletedFinalStateUnknown)
+	switch {
+	case !missed:
+		return obj, h.funcs.Delete
+	case h.funcs.Missed == nil:
+		return tombstone.Obj, h.funcs.Delete
+	}
+	return tombstone.Obj, h.funcs.Missed
 }
 
 // WantsAdd implements informers.Selective.
@@ -111,10 +126,8 @@ func (h handler[T]) WantsUpdate(old, new any) bool {
 
 // WantsDelete implements informers.Selective.
 func (h handler[T]) WantsDelete(obj any) bool {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	return h.funcs.Delete != nil && h.concerns(obj)
+	last, call := h.deletion(obj)
+	return call != nil && h.concerns(last)
 }
 
 // concerns reports whether an object matters. One of another type does: the handler logs it.

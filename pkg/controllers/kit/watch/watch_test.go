@@ -2,7 +2,6 @@ package watch_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -23,43 +22,22 @@ import (
 // A watch that was interrupted may show the successor of an object as an update of it. Then its key begins anew. Pins
 // MGR-228.
 func TestAnUpdateToAnotherObjectBeginsAnew(t *testing.T) {
-	env := controllertest.New(t)
-	failed := make(chan bool)
 	options := reconcile.Options[string]{Queue: "q", Workers: 1}
-	queue := reconcile.New(env.Env, options, func(context.Context, string) error {
-		failed <- true
-		return errors.New("a quota is exceeded")
-	})
+	queue := reconcile.New(controllertest.New(t).Env, options, func(context.Context, string) error { return nil })
 	handler := watch.Handler(watch.Funcs[*corev1.Pod]{
 		Update: func(l reconcile.Lane, _, p *corev1.Pod) { queue.Enqueue(l, p.Name) },
 	})
-	ctx, stop := context.WithCancel(env.Context())
-	done := make(chan error, 1)
-	go func() { done <- queue.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	retries := func(old, new *corev1.Pod) int {
-		handler.OnUpdate(old, new)
-		<-failed
-		controllertest.Eventually(t, "the failure is noted", func() bool { return len(queue.Inspect().InFlight) == 0 })
-		return queue.Retries("a")
-	}
 	first, second := pod("a", "1"), pod("a", "5")
 	second.UID = "second"
-	for want := 1; want < 4; want++ {
-		if got := retries(first, first); got != want {
-			t.Errorf("%d retries of the first one, want %d", got, want)
+	for _, step := range []struct {
+		old, new *corev1.Pod
+		want     int
+	}{{first, first, 1}, {first, second, 0}, {second, second, 1}} {
+		queue.AddRateLimited("a")
+		handler.OnUpdate(step.old, step.new)
+		if got := queue.Retries("a"); got != step.want {
+			t.Errorf("%d retries after an update from %q to %q, want %d", got, step.old.UID, step.new.UID, step.want)
 		}
-	}
-	if got := retries(first, second); got != 1 {
-		t.Errorf("%d retries of the second one, want 1", got)
-	}
-	if got := retries(second, second); got != 2 {
-		t.Errorf("%d retries of the second one, want 2", got)
 	}
 }
 
@@ -110,6 +88,48 @@ func TestObjects(t *testing.T) {
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("got  %q\nwant %q", seen, want)
+	}
+}
+
+// An informer that lists again after a break of the watch passes off as deleted what the list lacks.
+func TestWhatAListLacksIsMissed(t *testing.T) {
+	tombstone := func(name string) cache.DeletedFinalStateUnknown {
+		return cache.DeletedFinalStateUnknown{Key: name, Obj: pod(name, "1")}
+	}
+	for name, tc := range map[string]struct {
+		deletes, misses bool // whether there are these functions
+		event           any
+		want            string // the call, if any
+	}{
+		"deleted":                            {true, true, pod("a", "1"), "delete a"},
+		"missed":                             {true, true, tombstone("a"), "miss a"},
+		"missed, there is no Missed":         {true, false, tombstone("a"), "delete a"},
+		"missed, there is no Delete":         {false, true, tombstone("a"), "miss a"},
+		"deleted, there is no Delete":        {false, true, pod("a", "1"), ""},
+		"missed, another":                    {true, true, tombstone("other"), ""},
+		"missed, there is neither":           {false, false, tombstone("a"), ""},
+		"missed, something of another type":  {true, true, cache.DeletedFinalStateUnknown{Obj: "odd"}, ""},
+		"missed, nobody knows what it was":   {true, true, cache.DeletedFinalStateUnknown{Key: "a"}, ""},
+		"deleted, something of another type": {true, true, "odd", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen string
+			funcs := watch.Funcs[*corev1.Pod]{Only: func(p *corev1.Pod) bool { return p.Name != "other" }}
+			if tc.deletes {
+				funcs.Delete = func(p *corev1.Pod) { seen += "delete " + p.Name }
+			}
+			if tc.misses {
+				funcs.Missed = func(p *corev1.Pod) { seen += "miss " + p.Name }
+			}
+			h := watch.Handler(funcs)
+			h.OnDelete(tc.event)
+			if seen != tc.want {
+				t.Errorf("calls are %q, want %q", seen, tc.want)
+			}
+			if wants := h.(informers.Selective).WantsDelete(tc.event); !wants && tc.want != "" {
+				t.Error("the informer would not deliver it")
+			}
+		})
 	}
 }
 
