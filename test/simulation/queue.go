@@ -17,7 +17,8 @@ func newOf[T runtime.Object](zero T) runtime.Object {
 	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(runtime.Object)
 }
 
-// Queue is the work queue of a world.
+// Queue is the work queue of a world. Whatever the reason, a key that failed is retried after 20 ms, doubled up to
+// 10 s.
 type Queue[K comparable] struct {
 	w        *World
 	work     func(context.Context, K) error

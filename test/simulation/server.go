@@ -9,15 +9,20 @@ import (
 	"strconv"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -148,7 +153,14 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 		}
 		return object.DeepCopyObject(), nil
 	}
-	return nil, fmt.Errorf("unexpected %T", action)
+	return nil, s.gap("unexpected %T: %s %s", action, action.GetVerb(), resource.Resource)
+}
+
+// gap fails the test, since the simulation cannot answer a request.
+func (s *server) gap(format string, args ...any) error {
+	err := fmt.Errorf("gap of the simulation: "+format, args...)
+	s.w.t.Error(err)
+	return err
 }
 
 func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
@@ -157,16 +169,21 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var items []runtime.Object
 	restrictions := a.GetListRestrictions()
-	for name, object := range s.of(a.GetResource()).objects {
-		if a.GetNamespace() != "" && name.Namespace != a.GetNamespace() {
-			continue
+	for _, r := range restrictions.Fields.Requirements() {
+		if r.Field != "metadata.name" {
+			return nil, s.gap("list %s by the field %s", a.GetResource().Resource, r.Field)
 		}
-		if byName, ok := restrictions.Fields.RequiresExactMatch("metadata.name"); ok && byName != name.Name {
-			continue
+	}
+	var items []runtime.Object
+	objects := s.of(a.GetResource()).objects
+	for _, name := range sortedNames(objects) {
+		object := objects[name]
+		isIn := a.GetNamespace() == "" || name.Namespace == a.GetNamespace()
+		isNamed := restrictions.Fields.Matches(fields.Set{"metadata.name": name.Name})
+		if isIn && isNamed && restrictions.Labels.Matches(labels.Set(accessor(object).GetLabels())) {
+			items = append(items, object.DeepCopyObject())
 		}
-		items = append(items, object.DeepCopyObject())
 	}
 	return list, meta.SetList(list, items)
 }
@@ -238,7 +255,21 @@ func (s *server) update(
 			}
 		}
 	}
+	if err := invalid(stored, next); err != nil {
+		return nil, err
+	}
 	return s.replace(resource, stored, next)
+}
+
+// invalid is the answer to an update that changes metadata as no update may.
+func invalid(stored, next runtime.Object) error {
+	is, was := accessor(next), accessor(stored)
+	faults := validation.ValidateObjectMetaAccessorUpdate(is, was, field.NewPath("metadata"))
+	if len(faults) == 0 {
+		return nil
+	}
+	_, kind := kindOf(stored)
+	return apierrors.NewInvalid(kind.GroupKind(), was.GetName(), faults)
 }
 
 // replace stores the next state of an object unless it is equal.
@@ -266,46 +297,41 @@ func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
 	}
-	var sent struct {
-		Metadata struct {
-			UID     types.UID `json:"uid"`
-			Version string    `json:"resourceVersion"`
-		} `json:"metadata"`
+	if a.GetSubresource() != "" {
+		return nil, s.gap("patch of the %s of %s", a.GetSubresource(), resource.Resource)
 	}
-	if err := json.Unmarshal(a.GetPatch(), &sent); err != nil {
-		return nil, err
+	next, err := patched(stored, a.GetPatchType(), a.GetPatch())
+	if err != nil {
+		return nil, s.gap("patch %s of %s: %v", a.GetPatch(), resource.Resource, err)
 	}
-	m, is := accessor(stored), sent.Metadata
-	if is.UID != "" && is.UID != m.GetUID() || is.Version != "" && is.Version != m.GetResourceVersion() {
+	if accessor(next).GetResourceVersion() != accessor(stored).GetResourceVersion() {
 		return nil, conflict(resource, name.Name)
 	}
+	if err := invalid(stored, next); err != nil {
+		return nil, err
+	}
+	return s.replace(resource, stored, next)
+}
+
+// patched returns what a patch makes of an object.
+func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime.Object, error) {
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}
-	next := reflect.New(reflect.TypeOf(stored).Elem()).Interface().(runtime.Object)
-	switch a.GetPatchType() {
+	next := newOf(stored)
+	switch kind {
 	case types.StrategicMergePatchType:
-		text, err = strategicpatch.StrategicMergePatch(text, a.GetPatch(), next)
+		text, err = strategicpatch.StrategicMergePatch(text, patch, next)
+	case types.MergePatchType:
+		text, err = jsonpatch.MergePatch(text, patch)
 	default:
-		return nil, fmt.Errorf("patch type %s", a.GetPatchType())
+		return nil, fmt.Errorf("unexpected type %s", kind)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, next); err != nil {
-		return nil, err
-	}
-	controllers := 0
-	for _, ref := range accessor(next).GetOwnerReferences() {
-		if ref.Controller != nil && *ref.Controller {
-			controllers++
-		}
-	}
-	if controllers > 1 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Object"}, name.Name, nil)
-	}
-	return s.replace(resource, stored, next)
+	return next, json.Unmarshal(text, next)
 }
 
 func (s *server) delete(
@@ -323,14 +349,19 @@ func (s *server) delete(
 	}
 	next := stored.DeepCopyObject()
 	m = accessor(next)
-	if m.GetDeletionTimestamp() != nil {
-		return nil
-	}
 	grace := graceOf(next)
 	if options.GracePeriodSeconds != nil {
 		grace = *options.GracePeriodSeconds
 	}
-	at := metav1.NewTime(s.w.Clock.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second))
+	began := s.w.Clock.Now().Truncate(time.Second)
+	if is := m.GetDeletionTimestamp(); is != nil { // the grace period can only be shortened
+		has := ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0)
+		if options.GracePeriodSeconds == nil || grace >= has {
+			return nil
+		}
+		began = is.Add(-time.Duration(has) * time.Second)
+	}
+	at := metav1.NewTime(began.Add(time.Duration(grace) * time.Second))
 	m.SetDeletionTimestamp(&at)
 	m.SetDeletionGracePeriodSeconds(&grace)
 	s.put(resource, next)

@@ -9,7 +9,9 @@
 //  4. Settle ends the faults and goes on until nothing is left to do, so that the test can see whether the controller
 //     rests though it must act.
 //  5. What happened is logged if the test fails. -simulation.first and -simulation.seeds choose the seeds. Requests
-//     that a controller sends concurrently are answered in any order, which a seed does not determine.
+//     that a controller sends concurrently are answered in any order, and listers return objects in any order, as real
+//     ones do; neither is determined by a seed.
+//  6. A request that the simulation cannot answer as an API server would fails the test.
 package simulation
 
 import (
@@ -17,6 +19,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +37,7 @@ import (
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/informers/policy"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
@@ -100,8 +104,13 @@ func Run(t *testing.T, seeds uint64, test func(t *testing.T, w *World)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			w := New(t, seed)
 			defer func() {
+				trace := "\n" + strings.Join(w.trace, "\n")
+				if failure := recover(); failure != nil {
+					fmt.Fprintf(os.Stderr, "seed %d:%s\n", seed, trace) // a panic loses what is logged
+					panic(failure)
+				}
 				if t.Failed() {
-					t.Log("\n" + strings.Join(w.trace, "\n"))
+					t.Log(trace)
 				}
 			}()
 			test(t, w)
@@ -118,6 +127,8 @@ func New(t testing.TB, seed uint64) *World {
 	w.server = &server{w: w, version: 1000, resources: map[schema.GroupVersionResource]*storage{}}
 	w.Fake.PrependReactor("*", "*", w.server.react)
 	w.Env.Informers = &scope{Scope: w.Env.Informers, w: w}
+	w.Env.Events = &record.FakeRecorder{} // drops events: one with a channel blocks when that is full
+	w.Env.Env.Events = w.Env.Events
 	return w
 }
 
@@ -198,7 +209,7 @@ func (i *informer) HasSynced() bool { return true }
 
 func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	i.handlers = append(i.handlers, h)
-	for _, object := range i.GetIndexer().List() {
+	for _, object := range i.shown() {
 		i.pending = append(i.pending, func() { h.OnAdd(object, true) })
 	}
 	return nil, nil
@@ -208,6 +219,18 @@ func (i *informer) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, _ time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(h)
+}
+
+// shown returns what the cache shows, in the order of the keys.
+func (i *informer) shown() []runtime.Object {
+	indexer := i.GetIndexer()
+	var all []runtime.Object
+	for _, key := range slices.Sorted(slices.Values(indexer.ListKeys())) {
+		object, _, err := indexer.GetByKey(key)
+		must(err)
+		all = append(all, object.(runtime.Object))
+	}
+	return all
 }
 
 // tell lets the handlers know of a change later.
@@ -258,16 +281,14 @@ func (i *informer) deliver() {
 func (i *informer) relist() {
 	st, indexer := i.w.server.of(i.resource), i.GetIndexer()
 	i.seen = len(st.history)
-	for _, key := range indexer.ListKeys() {
-		ns, name, err := cache.SplitMetaNamespaceKey(key)
-		must(err)
-		if _, ok := st.objects[types.NamespacedName{Namespace: ns, Name: name}]; ok {
+	for _, old := range i.shown() {
+		name := nameOf(accessor(old))
+		if _, ok := st.objects[name]; ok {
 			continue
 		}
-		old, _, err := indexer.GetByKey(key)
-		must(err)
 		must(indexer.Delete(old))
-		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: old}) })
+		last := cache.DeletedFinalStateUnknown{Key: cache.ObjectName(name).String(), Obj: old}
+		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(last) })
 	}
 	for _, name := range sortedNames(st.objects) {
 		i.show(st.objects[name])
@@ -457,16 +478,20 @@ func Get[T runtime.Object](w *World, namespace, name string) (T, bool) {
 // Create creates an object as a user would.
 func (w *World) Create(object runtime.Object) runtime.Object {
 	resource, _ := kindOf(object)
-	m := accessor(object)
-	created, err := w.server.create(resource, m.GetNamespace(), object)
+	created, err := w.server.create(resource, accessor(object).GetNamespace(), object.DeepCopyObject())
 	must(err)
-	w.log("user creates %s", describe(created))
+	w.log("created %s", describe(created))
 	return created
 }
 
-// Change changes an object as another component would.
+// Change changes an object as another component would. The object must be the stored one, as All and Get return it:
+// an older one would undo what happened since, or bring back what was deleted.
 func Change[T runtime.Object](w *World, object T, changes ...func(T)) {
 	resource, _ := kindOf(object)
+	stored, ok := w.server.of(resource).objects[nameOf(accessor(object))]
+	if !ok || stored != runtime.Object(object) {
+		panic(fmt.Sprintf("a change of %s, which is not stored any more", describe(object)))
+	}
 	next := object.DeepCopyObject().(T)
 	for _, c := range changes {
 		c(next)
@@ -478,9 +503,9 @@ func Change[T runtime.Object](w *World, object T, changes ...func(T)) {
 	must(err)
 }
 
-// Delete deletes an object as a user would.
+// Delete deletes an object as a user or another component would.
 func (w *World) Delete(object runtime.Object, grace *int64) {
 	resource, _ := kindOf(object)
-	w.log("user deletes %s", describe(object))
+	w.log("deleted %s", describe(object))
 	must(w.server.delete(resource, nameOf(accessor(object)), metav1.DeleteOptions{GracePeriodSeconds: grace}))
 }

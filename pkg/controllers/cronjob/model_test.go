@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
@@ -58,30 +57,25 @@ func (m *model) admit(o runtime.Object) {
 // idOf is what tells the Jobs of a CronJob and of another one of its name apart.
 func idOf(job *batchv1.Job) string { return fmt.Sprint(metav1.GetControllerOf(job).UID, job.Name) }
 
-// finish has Jobs finish, and is the garbage collector.
+// finish has Jobs finish, and garbage be collected.
 func (m *model) finish(all bool) bool {
-	did := false
-	cj, ok := m.cronJob()
+	did := m.CollectGarbage()
 	for _, job := range simulation.All[*batchv1.Job](m.World) {
-		ref := metav1.GetControllerOf(job)
-		switch {
-		case ref != nil && (!ok || cj.UID != ref.UID) && job.DeletionTimestamp == nil:
-			m.Delete(job, nil)
-			did = true
-		case howEnded(job) == "" && (all || m.Rand.IntN(4) == 0):
-			how := batchv1.JobComplete
-			if m.Rand.IntN(4) == 0 {
-				how = batchv1.JobFailed
-			}
-			m.Note("job %s: %s", job.Name, how)
-			simulation.Change(m.World, job, func(j *batchv1.Job) {
-				j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
-				if how == batchv1.JobComplete {
-					j.Status.CompletionTime = &metav1.Time{Time: m.Clock.Now().Truncate(time.Second)}
-				}
-			})
-			did = true
+		if howEnded(job) != "" || !all && !m.OneIn(4) {
+			continue
 		}
+		how := batchv1.JobComplete
+		if m.OneIn(4) {
+			how = batchv1.JobFailed
+		}
+		m.Note("job %s: %s", job.Name, how)
+		simulation.Change(m.World, job, func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
+			if how == batchv1.JobComplete {
+				j.Status.CompletionTime = &metav1.Time{Time: m.Clock.Now().Truncate(time.Second)}
+			}
+		})
+		did = true
 	}
 	return did
 }
@@ -144,12 +138,7 @@ func (m *model) run(t *testing.T) {
 	m.Admit = m.admit
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		c := must.Get(newController(env, value{concurrentSyncs: 1}))(t)
-		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
-		c.owners.Queue = queue
-		if left != nil {
-			c.owners.Writes.TakeOver(left.(writes.State))
-		}
-		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+		return simulation.StartOwners(m.World, c.owners, left)
 	}
 	m.user()
 	m.Begin()

@@ -158,14 +158,18 @@ type handover struct {
 // Run implements controller.Controller.
 func (c *daemonSetController) Run(ctx context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
-		c.owners.Writes.TakeOver(left.writes)
-		c.failures = left.failures
+		c.takeOver(left)
 	}
 	expire := func(ctx context.Context) error {
 		c.failures.expire(ctx, c.Clock)
 		return nil
 	}
 	return concurrent.Run(ctx, c.owners.Loop.Run, c.nodeLoop.Run, expire)
+}
+
+func (c *daemonSetController) takeOver(left handover) {
+	c.owners.Writes.TakeOver(left.writes)
+	c.failures = left.failures
 }
 
 // HandOver implements controller.HandsOver: writes that the caches may not show yet, and the

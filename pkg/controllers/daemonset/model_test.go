@@ -1,7 +1,10 @@
 package daemonset
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,82 +23,26 @@ import (
 // model is a world with nodes and a set.
 type model struct {
 	*simulation.World
-	c       *daemonSetController
-	unready int // how many of ten pods lose their readiness, or fail
+	c          *daemonSetController
+	kubelet    simulation.Kubelet
+	duplicates int // how many revisions were restored
 }
 
 func (m *model) set() (*appsv1.DaemonSet, bool) {
 	return simulation.Get[*appsv1.DaemonSet](m.World, namespace, key.Name)
 }
 
-func (m *model) kubelet(all bool) bool {
-	did := false
-	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		if !all && m.Rand.IntN(3) > 0 {
-			continue
-		}
-		now := metav1.NewTime(m.Clock.Now().Truncate(time.Second))
-		change := func(what string, c func(*corev1.Pod)) {
-			m.Note("kubelet: %s %s", pod.Name, what)
-			simulation.Change(m.World, pod, c)
-			did = true
-		}
-		ready := func(status corev1.ConditionStatus) func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				p.Status.Phase = corev1.PodRunning
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
-			}
-		}
-		_, there := simulation.Get[*corev1.Node](m.World, "", targetOf(pod))
-		isReady := len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
-		switch {
-		case !there && pod.Spec.NodeName != "": // pod garbage collection
-			if pod.DeletionTimestamp == nil {
-				m.Delete(pod, ptr.To[int64](0))
-			} else {
-				change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
-			}
-			did = true
-		case !there:
-		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodFailed && m.Rand.IntN(2) == 0:
-			change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		case pod.DeletionTimestamp != nil:
-			change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
-		case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		case pod.Spec.NodeName == "":
-			change("is bound", func(p *corev1.Pod) { p.Spec.NodeName = targetOf(p) })
-		case pod.Status.Phase == corev1.PodPending:
-			change("runs", ready(corev1.ConditionFalse))
-		case !isReady:
-			change("is ready", ready(corev1.ConditionTrue))
-		case !all && m.Rand.IntN(10) < m.unready:
-			if m.Rand.IntN(3) == 0 {
-				change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Status.Conditions = nil })
-			} else {
-				change("is not ready", ready(corev1.ConditionFalse))
-			}
-		}
-	}
-	return did
+func (m *model) isOnNode(pod *corev1.Pod) bool {
+	_, ok := simulation.Get[*corev1.Node](m.World, "", targetOf(pod))
+	return ok
 }
 
-// others are the garbage collector.
+// others are the garbage collector and pod garbage collection.
 func (m *model) others() bool {
-	did := false
-	set, ok := m.set()
-	gone := func(o metav1.Object) bool {
-		ref := metav1.GetControllerOf(o)
-		return ref != nil && (!ok || set.UID != ref.UID) && o.GetDeletionTimestamp() == nil
-	}
+	did := m.CollectGarbage()
 	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		if gone(pod) {
-			m.Delete(pod, nil)
-			did = true
-		}
-	}
-	for _, r := range simulation.All[*appsv1.ControllerRevision](m.World) {
-		if gone(r) {
-			m.Delete(r, nil)
+		if pod.Spec.NodeName != "" && !m.isOnNode(pod) {
+			m.Delete(pod, ptr.To[int64](0))
 			did = true
 		}
 	}
@@ -200,7 +147,27 @@ func (m *model) user() {
 				}
 			})
 		}
+	case 8:
+		m.duplicateRevision()
 	}
+}
+
+// duplicateRevision has somebody restore a revision from a backup, under another name, with another hash and without an
+// owner, beside the one that exists. It is adopted, the two are merged, and pods relabelled.
+func (m *model) duplicateRevision() {
+	all := simulation.All[*appsv1.ControllerRevision](m.World)
+	if len(all) == 0 {
+		return
+	}
+	r := all[m.Rand.IntN(len(all))].DeepCopy()
+	m.duplicates++
+	hash := fmt.Sprint("dup", m.duplicates)
+	r.ObjectMeta = metav1.ObjectMeta{
+		Namespace: r.Namespace, Name: key.Name + "-" + hash, Labels: maps.Clone(r.Labels),
+	}
+	r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
+	r.Revision += int64(m.Rand.IntN(3)) - 1
+	m.Create(r)
 }
 
 // TestWhateverHappensEachNodeHasItsPodInTheEnd has pods fail, nodes changed and deleted, specs edited, requests fail
@@ -210,7 +177,10 @@ func TestWhateverHappensEachNodeHasItsPodInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.unready = m.Rand.IntN(5)
+	m.kubelet = simulation.Kubelet{
+		World: m.World, Unready: m.Rand.IntN(5), NodeOf: targetOf,
+		Waits: func(pod *corev1.Pod) bool { return !m.isOnNode(pod) },
+	}
 	v := value{concurrentSyncs: 1, requireFresh: m.Rand.IntN(2) == 0}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		c := must.Get(newController(env, v))(t)
@@ -218,9 +188,7 @@ func (m *model) run(t *testing.T) {
 		nodes := simulation.NewQueue(m.World, c.reconcileNode)
 		c.owners.Queue, c.nodeQueue = queue, nodes
 		if left != nil {
-			l := left.(handover)
-			c.owners.Writes.TakeOver(l.writes)
-			c.failures = l.failures
+			c.takeOver(left.(handover))
 		}
 		m.c = c
 		return simulation.Instance{Runners: []simulation.Runner{queue, nodes}, HandOver: func() any { return c.HandOver() }}
@@ -234,10 +202,10 @@ func (m *model) run(t *testing.T) {
 		if m.OneIn(3) {
 			m.others()
 		} else {
-			m.kubelet(false)
+			m.kubelet.Act(false)
 		}
 	}, m.user)
-	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet(true) })
+	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet.Act(true) })
 	m.check(t)
 }
 
@@ -262,18 +230,7 @@ func (m *model) check(t *testing.T) {
 	}
 	b := must.Get(m.c.blueprints.of(set))(t)
 	desired, misscheduled, current := int32(0), int32(0), int32(0)
-	var hash string
-	newest := int64(-1)
-	surplus := -1
-	for _, r := range simulation.All[*appsv1.ControllerRevision](m.World) {
-		if r.Revision > newest {
-			newest, hash = r.Revision, r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
-		}
-		surplus++
-	}
-	if surplus > int(*set.Spec.RevisionHistoryLimit) && surplus > len(live) {
-		t.Errorf("%d old revisions", surplus)
-	}
+	hash := m.checkRevisions(t, set, live)
 	for _, node := range simulation.All[*corev1.Node](m.World) {
 		pods := byNode[node.Name]
 		delete(byNode, node.Name)
@@ -312,4 +269,24 @@ func (m *model) check(t *testing.T) {
 	if s.ObservedGeneration != set.Generation || is != want {
 		t.Errorf("status %+v; desired %d, misscheduled %d, current %d", s, desired, misscheduled, current)
 	}
+}
+
+// checkRevisions checks the history of a set, whose pods have the live hashes, and returns the hash of the newest
+// revision. Revisions that pods are at are kept beyond the limit.
+func (m *model) checkRevisions(t *testing.T, set *appsv1.DaemonSet, live map[string]bool) string {
+	all := simulation.All[*appsv1.ControllerRevision](m.World)
+	if len(all) == 0 {
+		t.Fatal("there is no revision")
+	}
+	newest := slices.MaxFunc(all, func(a, b *appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	old, unused := len(all)-1, 0
+	for _, r := range all {
+		if r != newest && !live[r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] {
+			unused++
+		}
+	}
+	if old > int(*set.Spec.RevisionHistoryLimit) && unused > 0 {
+		t.Errorf("%d old revisions, of which no pod is at %d", old, unused)
+	}
+	return newest.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
 }

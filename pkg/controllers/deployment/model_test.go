@@ -13,7 +13,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
@@ -21,7 +20,7 @@ import (
 // model is a world with a Deployment.
 type model struct {
 	*simulation.World
-	unready int // how many of ten pods lose their readiness, or fail
+	kubelet simulation.Kubelet
 }
 
 func (m *model) deployment() (*appsv1.Deployment, bool) {
@@ -44,6 +43,7 @@ func (m *model) sets(all bool) bool {
 			if pod.Labels["app"] != "web" && pods.IsActive(pod) {
 				m.Note("rs releases %s", pod.Name)
 				simulation.Change(m.World, pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
+				did = true
 				continue
 			}
 			if pods.IsActive(pod) {
@@ -57,7 +57,7 @@ func (m *model) sets(all bool) bool {
 				Namespace: namespace, GenerateName: rs.Name + "-", Labels: rs.Spec.Template.Labels,
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, replicaSetKind)},
 			}}
-			active = append(active, m.Create(pod.DeepCopy()).(*corev1.Pod))
+			active = append(active, m.Create(pod).(*corev1.Pod))
 			did = true
 		}
 		for len(active) > int(sizeOf(rs)) {
@@ -79,69 +79,6 @@ func (m *model) sets(all bool) bool {
 		if !equality.Semantic.DeepEqual(rs.Status, status) {
 			m.Note("rs %s: %d of %d, ready %d", rs.Name, status.Replicas, sizeOf(rs), ready)
 			simulation.Change(m.World, rs, func(rs *appsv1.ReplicaSet) { rs.Status = status })
-			did = true
-		}
-	}
-	return did
-}
-
-func (m *model) kubelet(all bool) bool {
-	did := false
-	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		if !all && m.Rand.IntN(3) > 0 {
-			continue
-		}
-		now := metav1.NewTime(m.Clock.Now().Truncate(time.Second))
-		change := func(what string, c func(*corev1.Pod)) {
-			m.Note("kubelet: %s %s", pod.Name, what)
-			simulation.Change(m.World, pod, c)
-			did = true
-		}
-		ready := func(status corev1.ConditionStatus) func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				p.Status.Phase = corev1.PodRunning
-				p.Spec.NodeName = "n"
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
-			}
-		}
-		switch {
-		case pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodFailed && m.Rand.IntN(2) == 0:
-			change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
-		case pod.DeletionTimestamp != nil:
-			change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
-		case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		case pod.Status.Phase == corev1.PodPending:
-			change("runs", ready(corev1.ConditionFalse))
-		case !pods.IsReady(pod):
-			change("is ready", ready(corev1.ConditionTrue))
-		case !all && m.Rand.IntN(10) < m.unready:
-			if m.Rand.IntN(3) == 0 {
-				change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Status.Conditions = nil })
-			} else {
-				change("is not ready", ready(corev1.ConditionFalse))
-			}
-		}
-	}
-	return did
-}
-
-// others are the garbage collector.
-func (m *model) others() bool {
-	did := false
-	d, ok := m.deployment()
-	for _, rs := range simulation.All[*appsv1.ReplicaSet](m.World) {
-		if ref := metav1.GetControllerOf(rs); ref != nil && (!ok || ref.UID != d.UID) && rs.DeletionTimestamp == nil {
-			m.Delete(rs, nil)
-			did = true
-		}
-	}
-	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		ref := metav1.GetControllerOf(pod)
-		if ref == nil || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if rs, ok := simulation.Get[*appsv1.ReplicaSet](m.World, namespace, ref.Name); !ok || rs.UID != ref.UID {
-			m.Delete(pod, nil)
 			did = true
 		}
 	}
@@ -240,33 +177,27 @@ func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.unready = m.Rand.IntN(4)
+	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(4)}
 	v := value{concurrentSyncs: 1, terminatingReplicas: m.Rand.IntN(2) == 0}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		c := must.Get(newController(env, v))(t)
-		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
-		c.owners.Queue = queue
-		if left != nil {
-			c.owners.Writes.TakeOver(left.(writes.State))
-		}
-		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+		return simulation.StartOwners(m.World, must.Get(newController(env, v))(t).owners, left)
 	}
 	m.Create(m.randomDeployment())
 	m.Begin()
 	m.Play(func() {
 		switch m.Rand.IntN(5) {
 		case 0:
-			m.others()
+			m.CollectGarbage()
 		case 1, 2:
 			m.sets(false)
 		default:
-			m.kubelet(false)
+			m.kubelet.Act(false)
 		}
 	}, m.user)
 	if d, ok := m.deployment(); ok {
 		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Paused = false })
 	}
-	m.Settle(5*time.Minute, func() bool { return m.others() || m.sets(true) || m.kubelet(true) })
+	m.Settle(5*time.Minute, func() bool { return m.CollectGarbage() || m.sets(true) || m.kubelet.Act(true) })
 	m.check(t)
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
@@ -32,13 +33,18 @@ func startJobs(t testing.TB, w *simulation.World, v value) func(controller.Env, 
 	}
 }
 
+// named are the pods that the status of a Job has named in uncountedTerminatedPods.
+type named struct{ succeeded, failed sets.Set[types.UID] }
+
 // jobWorld is a world with a Job.
 type jobWorld struct {
 	*simulation.World
 	t     testing.TB
 	fails int // how many of ten pods
-	// freed is how many pods of a Job have lost the finalizer, by whether they had succeeded.
-	freed map[types.UID]map[bool]int
+	// named are the pods of each Job that its status has named.
+	named map[types.UID]*named
+	// freed are the pods that have lost the finalizer.
+	freed sets.Set[types.UID]
 	// parallel is the largest number of pods that ever was to run at once.
 	parallel int32
 }
@@ -97,7 +103,7 @@ func (w *jobWorld) kubeletOf(pod *corev1.Pod, finish bool) bool {
 		}
 	case pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0:
 		w.Note("kubelet: %s is removed", pod.Name)
-		simulation.Change(w.World, pod, func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
+		w.Delete(pod, ptr.To[int64](0))
 	case terminal || pod.DeletionTimestamp != nil:
 		return false
 	case pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending:
@@ -110,22 +116,6 @@ func (w *jobWorld) kubeletOf(pod *corev1.Pod, finish bool) bool {
 		}
 	}
 	return true
-}
-
-// collect is the garbage collector.
-func (w *jobWorld) collect() bool {
-	did := false
-	for _, pod := range simulation.All[*corev1.Pod](w.World) {
-		ref := metav1.GetControllerOf(pod)
-		if ref == nil || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if job, ok := w.job(); !ok || job.UID != ref.UID {
-			w.Delete(pod, nil)
-			did = true
-		}
-	}
-	return did
 }
 
 // admit checks that no more pods are created than were ever to run at once, and one for each index. While requests fail
@@ -141,9 +131,10 @@ func (w *jobWorld) admit(o runtime.Object) {
 	if job, ok := w.job(); ok {
 		w.parallel = max(w.parallel, *job.Spec.Parallelism)
 	}
+	owner := &metav1.ObjectMeta{UID: metav1.GetControllerOf(pod).UID} // which may be gone
 	active := int32(1)
 	for _, other := range simulation.All[*corev1.Pod](w.World) {
-		if !pods.IsActive(other) || metav1.GetControllerOf(other).UID != metav1.GetControllerOf(pod).UID {
+		if !pods.IsActive(other) || !metav1.IsControlledBy(other, owner) {
 			continue
 		}
 		active++
@@ -156,17 +147,25 @@ func (w *jobWorld) admit(o runtime.Object) {
 	}
 }
 
-// validate checks a status, and counts the pods that lose their finalizer.
+// namedBy returns the pods that the status of a Job has named up to now.
+func (w *jobWorld) namedBy(job *batchv1.Job) *named {
+	if w.named[job.UID] == nil {
+		w.named[job.UID] = &named{sets.New[types.UID](), sets.New[types.UID]()}
+	}
+	all := w.named[job.UID]
+	if uncounted := job.Status.UncountedTerminatedPods; uncounted != nil {
+		all.succeeded.Insert(uncounted.Succeeded...)
+		all.failed.Insert(uncounted.Failed...)
+	}
+	return all
+}
+
+// validate checks a status. A pod is counted once, after the status named it and it lost its finalizer. The succeeded
+// indexes of an indexed Job are counted otherwise.
 func (w *jobWorld) validate(old, new runtime.Object) error {
 	if before, ok := old.(*corev1.Pod); ok {
 		if after := new.(*corev1.Pod); isTracked(before) && !isTracked(after) {
-			ref := metav1.GetControllerOf(before)
-			if ref != nil {
-				if w.freed[ref.UID] == nil {
-					w.freed[ref.UID] = map[bool]int{}
-				}
-				w.freed[ref.UID][before.Status.Phase == corev1.PodSucceeded]++
-			}
+			w.freed.Insert(before.UID)
 		}
 		return nil
 	}
@@ -176,12 +175,11 @@ func (w *jobWorld) validate(old, new runtime.Object) error {
 	}
 	w.parallel = max(w.parallel, ptr.Deref(was.Spec.Parallelism, 1))
 	is := new.(*batchv1.Job)
-	freed, counted := w.freed[is.UID], int(is.Status.Failed)
-	if !isIndexed(is) {
-		counted += int(is.Status.Succeeded)
-	}
-	if all := freed[true] + freed[false]; counted > all {
-		w.t.Errorf("counts %d pods, there were %d", counted, all)
+	all := w.namedBy(was)
+	succeeded, failed := all.succeeded.Intersection(w.freed).Len(), all.failed.Intersection(w.freed).Len()
+	if int(is.Status.Failed) > failed || !isIndexed(is) && int(is.Status.Succeeded) > succeeded {
+		w.t.Errorf("counts %d succeeded and %d failed pods, there were %d and %d",
+			is.Status.Succeeded, is.Status.Failed, succeeded, failed)
 	}
 	if faults := faultsIn(was, new.(*batchv1.Job)); len(faults) > 0 {
 		return errors.New(strings.Join(faults, ", "))
@@ -281,7 +279,7 @@ func (w *jobWorld) user() {
 // while the caches are behind. No status is refused, no pod is counted twice, and none keeps its finalizer.
 func TestWhateverHappensTheJobEnds(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
-		(&jobWorld{World: w, t: t, freed: map[types.UID]map[bool]int{}}).run(t)
+		(&jobWorld{World: w, t: t, named: map[types.UID]*named{}, freed: sets.New[types.UID]()}).run(t)
 	})
 }
 
@@ -297,7 +295,7 @@ func (w *jobWorld) run(t *testing.T) {
 	w.Begin()
 	w.Play(func() {
 		if w.OneIn(3) {
-			w.collect()
+			w.CollectGarbage()
 		} else {
 			w.kubelet(false)
 		}
@@ -311,7 +309,7 @@ func (w *jobWorld) run(t *testing.T) {
 			}
 		})
 	}
-	w.Settle(12*time.Hour, func() bool { return w.collect() || w.kubelet(true) })
+	w.Settle(12*time.Hour, func() bool { return w.CollectGarbage() || w.kubelet(true) })
 	job, ok := w.job()
 	if ok && !isFinished(job) {
 		t.Errorf("the Job does not end: spec %+v, status %+v", job.Spec, job.Status)
@@ -320,8 +318,8 @@ func (w *jobWorld) run(t *testing.T) {
 		if isTracked(pod) {
 			t.Errorf("pod %s keeps the finalizer, phase %s deleted %v", pod.Name, pod.Status.Phase, pod.DeletionTimestamp)
 		}
-		if !ok && pod.DeletionTimestamp != nil {
-			t.Errorf("pod %s stays", pod.Name)
+		if !ok {
+			t.Errorf("pod %s stays though the Job is gone", pod.Name)
 		}
 	}
 }

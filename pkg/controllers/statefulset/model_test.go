@@ -8,13 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
@@ -22,98 +20,33 @@ import (
 // model is a world with a set.
 type model struct {
 	*simulation.World
-	unready int // how many of ten pods lose their readiness, or fail
+	kubelet simulation.Kubelet
 }
 
 func (m *model) set() (*appsv1.StatefulSet, bool) {
 	return simulation.Get[*appsv1.StatefulSet](m.World, "ns", "web")
 }
 
-func (m *model) kubelet(all bool) bool {
-	did := false
-	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		if !all && m.Rand.IntN(3) > 0 {
+// lacksClaim reports whether a pod cannot be bound to a node since a claim does not exist, or is being deleted.
+func (m *model) lacksClaim(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return false
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
 			continue
 		}
-		now := metav1.NewTime(m.Clock.Now().Truncate(time.Second))
-		change := func(what string, c func(*corev1.Pod)) {
-			m.Note("kubelet: %s %s", pod.Name, what)
-			simulation.Change(m.World, pod, c)
-			did = true
-		}
-		ready := func(status corev1.ConditionStatus) func(*corev1.Pod) {
-			return func(p *corev1.Pod) {
-				p.Status.Phase = corev1.PodRunning
-				p.Spec.NodeName = "n"
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: now}}
-			}
-		}
-		isReady := len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
-		switch {
-		case pod.DeletionTimestamp != nil:
-			change("is removed", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) })
-		case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		case pod.Status.Phase == corev1.PodPending:
-			missing := false
-			for _, v := range pod.Spec.Volumes {
-				if v.PersistentVolumeClaim != nil {
-					claim, ok := simulation.Get[*corev1.PersistentVolumeClaim](m.World, "ns", v.PersistentVolumeClaim.ClaimName)
-					missing = missing || !ok || claim.DeletionTimestamp != nil
-				}
-			}
-			if !missing {
-				change("runs", ready(corev1.ConditionFalse))
-			}
-		case !isReady:
-			change("is ready", ready(corev1.ConditionTrue))
-		case !all && m.Rand.IntN(10) < m.unready:
-			if m.Rand.IntN(3) == 0 {
-				change("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; p.Status.Conditions = nil })
-			} else {
-				change("is not ready", ready(corev1.ConditionFalse))
-			}
+		claim, ok := simulation.Get[*corev1.PersistentVolumeClaim](m.World, "ns", v.PersistentVolumeClaim.ClaimName)
+		if !ok || claim.DeletionTimestamp != nil {
+			return true
 		}
 	}
-	return did
-}
-
-// exists reports whether an owner does.
-func (m *model) exists(ref metav1.OwnerReference) bool {
-	switch ref.Kind {
-	case "Pod":
-		pod, ok := simulation.Get[*corev1.Pod](m.World, "ns", ref.Name)
-		return ok && pod.UID == ref.UID
-	case "StatefulSet":
-		set, ok := simulation.Get[*appsv1.StatefulSet](m.World, "ns", ref.Name)
-		return ok && set.UID == ref.UID
-	}
-	return true
-}
-
-func (m *model) orphaned(o metav1.Object) (gone bool, kept []metav1.OwnerReference) {
-	for _, ref := range o.GetOwnerReferences() {
-		if m.exists(ref) {
-			kept = append(kept, ref)
-		}
-	}
-	return len(o.GetOwnerReferences()) > 0 && len(kept) == 0, kept
+	return false
 }
 
 // others are the garbage collector and the protection of claims.
 func (m *model) others() bool {
-	did := false
-	for _, pod := range simulation.All[*corev1.Pod](m.World) {
-		if gone, _ := m.orphaned(pod); gone && pod.DeletionTimestamp == nil {
-			m.Delete(pod, nil)
-			did = true
-		}
-	}
-	for _, r := range simulation.All[*appsv1.ControllerRevision](m.World) {
-		if gone, _ := m.orphaned(r); gone {
-			m.Delete(r, nil)
-			did = true
-		}
-	}
+	did := m.CollectGarbage()
 	used := map[string]bool{}
 	for _, pod := range simulation.All[*corev1.Pod](m.World) {
 		for _, v := range pod.Spec.Volumes {
@@ -123,18 +56,9 @@ func (m *model) others() bool {
 		}
 	}
 	for _, claim := range simulation.All[*corev1.PersistentVolumeClaim](m.World) {
-		gone, kept := m.orphaned(claim)
-		switch {
-		case claim.DeletionTimestamp != nil && !used[claim.Name]:
+		if claim.DeletionTimestamp != nil && !used[claim.Name] {
 			m.Note("claim %s is gone", claim.Name)
 			simulation.Change(m.World, claim, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
-			did = true
-		case gone && claim.DeletionTimestamp == nil:
-			m.Delete(claim, nil)
-			did = true
-		case !gone && len(kept) != len(claim.OwnerReferences):
-			m.Note("GC drops owners of %s", claim.Name)
-			simulation.Change(m.World, claim, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = kept })
 			did = true
 		}
 	}
@@ -237,7 +161,7 @@ func TestWhateverHappensTheSetIsCompleteInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.unready = m.Rand.IntN(5)
+	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5), Waits: m.lacksClaim}
 	m.Admit = func(o runtime.Object) {
 		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
 			claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
@@ -247,13 +171,7 @@ func (m *model) run(t *testing.T) {
 	v.staleConsistency = m.Rand.IntN(2) == 0
 	v.maxUnavailable = m.Rand.IntN(2) == 0
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		c := must.Get(newController(env, v))(t)
-		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
-		c.owners.Queue = queue
-		if left != nil {
-			c.owners.Writes.TakeOver(left.(writes.State))
-		}
-		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.owners.HandOver() }}
+		return simulation.StartOwners(m.World, must.Get(newController(env, v))(t).owners, left)
 	}
 	m.Create(m.randomSet())
 	m.Begin()
@@ -261,10 +179,10 @@ func (m *model) run(t *testing.T) {
 		if m.OneIn(3) {
 			m.others()
 		} else {
-			m.kubelet(false)
+			m.kubelet.Act(false)
 		}
 	}, m.user)
-	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet(true) })
+	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet.Act(true) })
 	m.check(t)
 }
 
