@@ -10,8 +10,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// Kubelet is the scheduler and the kubelets of a world. Each time they act, a pod gets one step further: it is bound,
-// runs, is ready, and then may lose that or fail. One that is being deleted may fail before it is removed.
+// Kubelet stands in for the scheduler and the kubelets of a world. Each action takes a pod one step further: it is bound,
+// then runs, then becomes ready. A ready pod may become unready or fail. A pod that is being deleted may fail before it
+// is removed.
 type Kubelet struct {
 	World *World
 	// Unready is how many of ten ready pods fail or lose their readiness.
