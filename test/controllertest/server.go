@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 )
 
 // Stored returns an object as the API server holds it, false if it does not. Nothing of it is
@@ -163,6 +164,42 @@ func (e *Env) CheckWrites(resources ...string) {
 	}
 	for _, resource := range resources {
 		e.react("update", resource, check)
+	}
+}
+
+// CheckPreconditions makes the API server refuse updates and deletions of these resources with a conflict if they name
+// another UID or version than is stored. What they do not name does not matter.
+func (e *Env) CheckPreconditions(resources ...string) {
+	check := func(action clienttesting.Action, name string, uid types.UID, version string) (bool, runtime.Object, error) {
+		resource := action.GetResource()
+		object, err := e.Fake.Tracker().Get(resource, action.GetNamespace(), name)
+		if err != nil {
+			return true, nil, err
+		}
+		stored, err := meta.Accessor(object)
+		if err != nil {
+			return true, nil, err
+		}
+		if uid != "" && uid != stored.GetUID() || version != "" && version != stored.GetResourceVersion() {
+			return true, nil, apierrors.NewConflict(resource.GroupResource(), name, errors.New("precondition failed"))
+		}
+		return false, nil, nil
+	}
+	update := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent, err := meta.Accessor(action.(clienttesting.UpdateAction).GetObject())
+		if err != nil {
+			return true, nil, err
+		}
+		return check(action, sent.GetName(), sent.GetUID(), sent.GetResourceVersion())
+	}
+	remove := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletion := action.(clienttesting.DeleteActionImpl)
+		p := ptr.Deref(deletion.DeleteOptions.Preconditions, metav1.Preconditions{})
+		return check(action, deletion.Name, ptr.Deref(p.UID, ""), ptr.Deref(p.ResourceVersion, ""))
+	}
+	for _, resource := range resources {
+		e.react("update", resource, update)
+		e.react("delete", resource, remove)
 	}
 }
 

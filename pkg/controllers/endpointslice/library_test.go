@@ -81,7 +81,7 @@ func TestASliceThatWasTakenOverStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bench := newBench(t, defaults, testService(), a, b).begin(t) // without pods, a placeholder remains
-			bench.boundWrites()
+			bench.CheckPreconditions("endpointslices")
 			bench.Store(t, live)
 			bench.observed(t)
 			bench.Cache(t, a, b) // it lags

@@ -505,7 +505,7 @@ func TestOnlySlicesAsTheCacheShowsThemAreWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, append(tc.endpoints, testService(nil), ours)...).begin(t)
-			b.boundWrites()
+			b.CheckPreconditions("endpointslices")
 			b.Store(t, tc.live)
 			b.observed(t)
 			b.Cache(t, ours) // it lags

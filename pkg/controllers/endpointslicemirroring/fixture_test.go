@@ -1,14 +1,11 @@
 package endpointslicemirroring
 
 import (
-	"errors"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -40,32 +37,6 @@ func (b *bench) begin(t testing.TB) *bench {
 	b.Start(t)
 	must.Succeed(t, b.c.begin(b.Context()))
 	return b
-}
-
-// boundWrites makes the API server check the preconditions of updates and deletions of slices.
-func (b *bench) boundWrites() {
-	check := func(action clienttesting.Action, name string, uid types.UID, version string) (bool, runtime.Object, error) {
-		object, err := b.Fake.Tracker().Get(action.GetResource(), action.GetNamespace(), name)
-		if err != nil {
-			return true, nil, err
-		}
-		stored := object.(*discoveryv1.EndpointSlice)
-		if uid != "" && uid != stored.UID || version != "" && version != stored.ResourceVersion {
-			return true, nil, apierrors.NewConflict(discoveryv1.Resource("endpointslices"), name, errors.New("precondition failed"))
-		}
-		return false, nil, nil
-	}
-	b.Fake.PrependReactor("update", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		slice := action.(clienttesting.UpdateActionImpl).Object.(*discoveryv1.EndpointSlice)
-		return check(action, slice.Name, slice.UID, slice.ResourceVersion)
-	})
-	b.Fake.PrependReactor("delete", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		deletion := action.(clienttesting.DeleteActionImpl)
-		if p := deletion.DeleteOptions.Preconditions; p != nil {
-			return check(action, deletion.Name, *p.UID, *p.ResourceVersion)
-		}
-		return false, nil, nil
-	})
 }
 
 // stored returns the slices that the API server holds.
