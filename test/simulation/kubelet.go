@@ -42,6 +42,20 @@ func (k Kubelet) Act(all bool) bool {
 	return did
 }
 
+// Live is a whole history, from its beginning until everything has settled. others is what components other than the
+// kubelets do; it reports whether they did anything.
+func (k Kubelet) Live(others func() bool, users func()) {
+	k.World.Begin()
+	k.World.Play(func() {
+		if k.World.OneIn(3) {
+			others()
+		} else {
+			k.Act(false)
+		}
+	}, users)
+	k.World.Settle(2*time.Hour, func() bool { return others() || k.Act(true) })
+}
+
 // next returns what becomes of a pod, nil for nothing.
 func (k Kubelet) next(pod *corev1.Pod, all bool) (what string, do func(*corev1.Pod)) {
 	w := k.World

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,6 @@ import (
 type model struct {
 	*simulation.World
 	c          *daemonSetController
-	kubelet    simulation.Kubelet
 	duplicates int // how many revisions were restored
 }
 
@@ -177,7 +175,7 @@ func TestWhateverHappensEachNodeHasItsPodInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.kubelet = simulation.Kubelet{
+	kubelet := simulation.Kubelet{
 		World: m.World, Unready: m.Rand.IntN(5), NodeOf: targetOf,
 		Waits: func(pod *corev1.Pod) bool { return !m.isOnNode(pod) },
 	}
@@ -197,15 +195,7 @@ func (m *model) run(t *testing.T) {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
 	m.Create(m.randomSet())
-	m.Begin()
-	m.Play(func() {
-		if m.OneIn(3) {
-			m.others()
-		} else {
-			m.kubelet.Act(false)
-		}
-	}, m.user)
-	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet.Act(true) })
+	kubelet.Live(m.others, m.user)
 	m.check(t)
 }
 

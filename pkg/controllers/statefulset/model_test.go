@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,6 @@ import (
 // model is a world with a set.
 type model struct {
 	*simulation.World
-	kubelet simulation.Kubelet
 }
 
 func (m *model) set() (*appsv1.StatefulSet, bool) {
@@ -161,7 +159,7 @@ func TestWhateverHappensTheSetIsCompleteInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5), Waits: m.lacksClaim}
+	kubelet := simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5), Waits: m.lacksClaim}
 	m.Admit = func(o runtime.Object) {
 		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
 			claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
@@ -174,15 +172,7 @@ func (m *model) run(t *testing.T) {
 		return simulation.StartOwners(m.World, must.Get(newController(env, v))(t).owners, left)
 	}
 	m.Create(m.randomSet())
-	m.Begin()
-	m.Play(func() {
-		if m.OneIn(3) {
-			m.others()
-		} else {
-			m.kubelet.Act(false)
-		}
-	}, m.user)
-	m.Settle(2*time.Hour, func() bool { return m.others() || m.kubelet.Act(true) })
+	kubelet.Live(m.others, m.user)
 	m.check(t)
 }
 

@@ -3,7 +3,6 @@ package replicas
 import (
 	"context"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 // model is a world with an owner.
 type model struct {
 	*simulation.World
-	kubelet simulation.Kubelet
 	// most is the largest number of pods that was ever wanted.
 	most int32
 }
@@ -88,7 +86,7 @@ func TestWhateverHappensThereAreAsManyPodsInTheEnd(t *testing.T) {
 }
 
 func (m *model) run(t *testing.T) {
-	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5)}
+	kubelet := simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5)}
 	options := Options{Queue: "test", Workers: 1, CountTerminating: m.OneIn(2), RequireFresh: m.OneIn(2)}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		kind := testKind(m.Env)
@@ -114,15 +112,7 @@ func (m *model) run(t *testing.T) {
 		}
 	}
 	m.create()
-	m.Begin()
-	m.Play(func() {
-		if m.OneIn(4) {
-			m.CollectGarbage()
-		} else {
-			m.kubelet.Act(false)
-		}
-	}, m.users)
-	m.Settle(time.Hour, func() bool { return m.CollectGarbage() || m.kubelet.Act(true) })
+	kubelet.Live(m.CollectGarbage, m.users)
 	rs, ok := m.owner()
 	if !ok {
 		return
