@@ -114,10 +114,15 @@ func (c *cluster) remove(r *record) {
 func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sight.sawRenewal(now)
-	if r := c.nodes[lease.Name]; r != nil {
-		r.renew(lease, now)
+	c.sight.reached(now)
+	r := c.nodes[lease.Name]
+	if r == nil || lease.Spec.RenewTime == nil {
+		return
 	}
+	if late, ok := r.lateness(*lease.Spec.RenewTime, now); ok {
+		c.sight.sawLeases(now.Add(-late))
+	}
+	r.renew(lease, now)
 }
 
 // wrote records the state of a node that a write returned. The write does not count as a heartbeat.

@@ -111,9 +111,12 @@ type lifecycleController struct {
 	metrics controllerMetrics
 	cluster *cluster
 
-	nodeLoop *reconcile.Loop[string]
-	podLoop  *reconcile.Loop[types.NamespacedName]
-	markLoop *reconcile.Loop[string]
+	nodeQueue reconcile.Queue[string]
+	nodeLoop  *reconcile.Loop[string]
+	podQueue  reconcile.Queue[types.NamespacedName]
+	podLoop   *reconcile.Loop[types.NamespacedName]
+	markQueue reconcile.Queue[string]
+	markLoop  *reconcile.Loop[string]
 }
 
 func newController(env controller.Env, config config) (*lifecycleController, error) {
@@ -140,6 +143,7 @@ func newController(env controller.Env, config config) (*lifecycleController, err
 		Queue: "node_lifecycle_controller_pods", Workers: podWorkers,
 	}, c.reconcilePod)
 	c.markLoop = reconcile.New(env, ofNode("node_lifecycle_controller_not_ready", parallelism), c.markPodsOf)
+	c.nodeQueue, c.podQueue, c.markQueue = c.nodeLoop, c.podLoop, c.markLoop
 	c.watch(core.Nodes().Informer(), core.Pods().Informer(), leases.Informer())
 	return c, nil
 }

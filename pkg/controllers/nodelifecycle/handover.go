@@ -27,6 +27,8 @@ type leftNode struct {
 	seen       time.Time
 	heartbeat  metav1.Time
 	renewed    metav1.MicroTime
+	fastest    time.Duration
+	isTimed    bool
 	registered bool
 	ready      corev1.ConditionStatus
 	silencing  bool
@@ -66,6 +68,8 @@ func (c *cluster) handOver() handover {
 			seen:       r.seen,
 			heartbeat:  r.heartbeat,
 			renewed:    r.renewed,
+			fastest:    r.fastest,
+			isTimed:    r.isTimed,
 			registered: r.registered,
 			ready:      r.ready,
 			silencing:  r.silencing,
@@ -93,10 +97,10 @@ func (c *lifecycleController) begin(context.Context) error {
 	left, ok := controller.TakeOver(c.Env, c)
 	toMark, changing := c.cluster.begin(left, ok, c.Clock.Now())
 	for _, name := range toMark {
-		c.markLoop.Add(name)
+		c.markQueue.Add(name)
 	}
 	for _, name := range changing {
-		c.nodeLoop.Add(name)
+		c.nodeQueue.Add(name)
 	}
 	return nil
 }
@@ -156,6 +160,9 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 			continue
 		}
 		r.registered = l.registered
+		if l.isTimed && (!r.isTimed || l.fastest < r.fastest) {
+			r.fastest, r.isTimed = l.fastest, true
+		}
 		if l.node != nil {
 			c.adoptWrite(r, l, now)
 		}
@@ -227,11 +234,5 @@ func (s *sight) takeOver(left sight) {
 	if own.sign.After(s.sign) {
 		s.reached(own.sign)
 	}
-	if !own.renewed.IsZero() {
-		s.sawRenewal(own.resumed)
-		s.sawRenewal(own.renewed)
-	}
-	if own.leases.After(s.leases) {
-		s.leases = own.leases
-	}
+	s.sawLeases(own.leases)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
@@ -339,4 +340,19 @@ func restarted(t *testing.T, w *world) *world {
 	t.Helper()
 	w.succeed(t, settings, nil)
 	return w
+}
+
+// Pins NLC-91 and NLC-106.
+func TestASuccessorKnowsHowFastRenewalsAreShown(t *testing.T) {
+	w := newWorld(t, settings, node("n"))
+	w.live(t, 20*time.Second)
+	w.succeed(t, settings, w.HandOver())
+	for _, late := range []time.Duration{0, 8 * time.Second} {
+		w.Env.Clock.Step(10 * time.Second)
+		now := w.Env.Clock.Now()
+		w.renewed(reconcile.Fresh, lease("n", "", now.Add(-late)))
+		if is := w.cluster.sight.leases; !is.Equal(now.Add(-late)) {
+			t.Errorf("a renewal is late by %v, and Leases are known as of %v", late, now.Sub(is))
+		}
+	}
 }

@@ -100,6 +100,7 @@ func (c *lifecycleController) leaseOf(node string) *coordinationv1.Lease {
 func (c *cluster) readLeases(leases []*coordinationv1.Lease, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sight.reached(now)
 	c.sight.sawLeases(now)
 	for _, lease := range leases {
 		if r := c.nodes[lease.Name]; r != nil {

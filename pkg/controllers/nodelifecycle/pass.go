@@ -64,7 +64,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 		}
 	}
 	for _, name := range toStrip {
-		c.nodeLoop.Add(name)
+		c.nodeQueue.Add(name)
 	}
 	c.metrics.pass.Observe(c.Clock.Now().Sub(began).Seconds())
 }
@@ -208,7 +208,7 @@ func (c *cluster) enqueue() {
 // grant releases nodes from the queues of their zones.
 func (c *lifecycleController) grant() {
 	for _, name := range c.cluster.grant(c.Clock.Now()) {
-		c.nodeLoop.Add(name)
+		c.nodeQueue.Add(name)
 	}
 }
 

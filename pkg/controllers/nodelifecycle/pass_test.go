@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -670,9 +671,32 @@ func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
 func TestTheFirstRenewalAfterABreakMayBeOld(t *testing.T) {
 	w := withoutLeases(t)
 	w.Env.Store(t, lease("n", "2", w.Env.Clock.Now().Add(-time.Second)))
-	w.renew("m")
+	w.renewed(reconcile.Fresh, lease("m", "", w.Env.Clock.Now().Add(-40*time.Second)))
 	w.work(t)
 	w.wantReady(t, "n", corev1.ConditionTrue)
+}
+
+// A watch that cannot keep up shows what all nodes have renewed, ever later. Pins NLC-106.
+func TestAWatchThatFallsBehindShowsNoSilence(t *testing.T) {
+	w := newWorld(t, settings, group("n", 7)...)
+	w.live(t, 20*time.Second)
+	began := w.Env.Clock.Now()
+	for i := range 40 { // the events of a second take five to come
+		w.Env.Clock.Step(w.period)
+		for _, n := range controllertest.AllStored[*corev1.Node](t, w.Env, "") {
+			w.Env.Store(t, lease(n.Name, fmt.Sprint(100+i), w.Env.Clock.Now()))
+		}
+		if i%2 == 0 {
+			w.renewed(reconcile.Fresh, lease(fmt.Sprintf("n%02d", i/2%7), fmt.Sprint(50+i), began.Add(time.Duration(i)*time.Second)))
+		}
+		w.work(t)
+	}
+	for i := range 7 {
+		w.wantReady(t, fmt.Sprintf("n%02d", i), corev1.ConditionTrue)
+	}
+	w.fall("n00")
+	w.live(t, 110*time.Second) // its last renewal is not shown, and counts from when it is read
+	w.wantReady(t, "n00", corev1.ConditionUnknown)
 }
 
 // The API server is down for less than an interruption, and no kubelet has had an opportunity to renew when it

@@ -39,7 +39,7 @@ func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error
 		return err
 	}
 	if missing {
-		c.markLoop.AddAfter(node, reconcile.RecheckAfter)
+		c.markQueue.AddAfter(node, reconcile.RecheckAfter)
 		return nil
 	}
 	c.cluster.marked(node, order)
@@ -57,7 +57,7 @@ func (c *lifecycleController) reconcilePod(ctx context.Context, key types.Namesp
 	}
 	found, err = c.markPod(ctx, pod)
 	if !found {
-		c.podLoop.AddAfter(key, reconcile.RecheckAfter)
+		c.podQueue.AddAfter(key, reconcile.RecheckAfter)
 	}
 	return err
 }

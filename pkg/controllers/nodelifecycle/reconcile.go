@@ -33,7 +33,7 @@ func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) 
 	}
 	if apierrors.IsNotFound(err) {
 		// The cache will show that it is gone, unless this is the answer of an admission webhook.
-		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
+		c.nodeQueue.AddAfter(name, reconcile.RecheckAfter)
 		return nil
 	}
 	return err
@@ -86,7 +86,7 @@ func (c *lifecycleController) reconcileLabels(ctx context.Context, name string) 
 	written, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err): // as for taints
-		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
+		c.nodeQueue.AddAfter(name, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return fmt.Errorf("labeling node %s: %w", name, err)

@@ -34,6 +34,10 @@ type record struct {
 	heartbeat    metav1.Time      // the last one in its Ready condition
 	renewed      metav1.MicroTime // the last renewal of its Lease, zero if there was none
 	leaseVersion string           // the resource version of that Lease
+	// fastest is the shortest time that a renewal took to be shown by the watch, by the clocks of the kubelet and of this
+	// process. It is valid if isTimed.
+	fastest time.Duration
+	isTimed bool
 
 	// registered reports whether the node was announced.
 	registered bool
@@ -97,6 +101,17 @@ func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 		return
 	}
 	r.renewed, r.leaseVersion, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
+}
+
+// lateness returns how much longer a renewal that the watch shows took to be observed than the fastest one of the node:
+// a watch that is behind shows old renewals. The clocks may differ, so ok is false for a renewal that is the fastest.
+func (r *record) lateness(renewed metav1.MicroTime, now time.Time) (late time.Duration, ok bool) {
+	delay := now.Sub(renewed.Time)
+	if !r.isTimed || delay < r.fastest {
+		r.fastest, r.isTimed = delay, true
+		return 0, false
+	}
+	return delay - r.fastest, true
 }
 
 // graceOf returns the grace period of a node.

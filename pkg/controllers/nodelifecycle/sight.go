@@ -21,9 +21,6 @@ type sight struct {
 	// leases is the last time at which the observed Leases were known to be current. The instance
 	// knows nothing about later renewals.
 	leases time.Time
-	// renewed is when the watch showed the last renewal, resumed when it showed the first one since there was none
-	// for longer than quiet.
-	renewed, resumed time.Time
 }
 
 // newSight returns the sight of an instance with this grace period and this time between passes. By
@@ -50,22 +47,10 @@ func (s *sight) reached(now time.Time) {
 // unreached records that a request failed that was to show whether the API server is reachable.
 func (s *sight) unreached(now time.Time) { s.failed = now }
 
-// sawLeases records that all Leases were read.
-func (s *sight) sawLeases(now time.Time) {
-	s.reached(now)
-	s.leases = now
-}
-
-// sawRenewal records that the watch showed a renewal. After a gap it may be an old one, and newer ones of other nodes
-// follow.
-func (s *sight) sawRenewal(now time.Time) {
-	s.reached(now)
-	if now.Sub(s.renewed) > s.quiet {
-		s.resumed = now
-	}
-	s.renewed = now
-	if now.Sub(s.resumed) > s.quiet {
-		s.leases = now
+// sawLeases records that the observed Leases were current at a time.
+func (s *sight) sawLeases(at time.Time) {
+	if at.After(s.leases) {
+		s.leases = at
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *lifecycleController) showSilence(ctx context.Context, name string) {
 func (c *lifecycleController) followSilence(name string) {
 	if node, ok := c.cluster.shownSilent(name); ok {
 		c.Record(nodeNotReady(node))
-		c.markLoop.Add(name)
+		c.markQueue.Add(name)
 	}
 }
 

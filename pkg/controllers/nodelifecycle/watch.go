@@ -37,7 +37,7 @@ func (c *lifecycleController) shown(lane reconcile.Lane, node *corev1.Node) {
 	c.followSilence(node.Name)
 	newest, what := c.cluster.newest(node.Name)
 	if newest != nil && (!changeOf(newest, what).isEmpty() || missingLabels(newest) != nil) {
-		c.nodeLoop.Enqueue(lane, node.Name)
+		c.nodeQueue.Enqueue(lane, node.Name)
 	}
 }
 
@@ -52,6 +52,6 @@ func (c *lifecycleController) renewed(lane reconcile.Lane, lease *coordinationv1
 // bound queues a pod that was bound to a node that is not ready, but is shown as ready.
 func (c *lifecycleController) bound(pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" && isShownReady(pod) && isNotReady(c.cluster.readiness(pod.Spec.NodeName)) {
-		c.podLoop.Add(reconcile.KeyOf(pod))
+		c.podQueue.Add(reconcile.KeyOf(pod))
 	}
 }

@@ -3,6 +3,8 @@ package nodelifecycle
 import (
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var usual = rates{normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55}
@@ -203,34 +205,47 @@ func TestAFailedRequestIsAnInterruption(t *testing.T) {
 	}
 }
 
-func TestWhenShownLeasesAreCurrent(t *testing.T) {
-	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
-	show := func(s *sight, from, to int) { // a renewal per second
-		for i := from; i <= to; i++ {
-			s.sawRenewal(second(i))
-		}
+func TestHowLateARenewalIsShown(t *testing.T) {
+	second := func(s float64) time.Time { return at.Add(time.Duration(s * float64(time.Second))) }
+	const unknown = -1
+	type shown struct{ renewed, observed, late float64 }
+	for name, all := range map[string][]shown{
+		"NLC-106: after the first one": {{0, 1, unknown}, {10, 11, 0}, {20, 22, 1}},
+		"NLC-106: by another clock":    {{3600, 1, unknown}, {3610, 11, 0}, {3620, 41, 20}},
+		"NLC-106: ever later":          {{0, 1, unknown}, {10, 21, 10}, {20, 40, 19}, {30, 60, 29}},
+		"NLC-106: faster than before":  {{0, 10, unknown}, {10, 11, unknown}, {20, 33, 12}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &record{}
+			for _, l := range all {
+				late, ok := r.lateness(metav1.NewMicroTime(second(l.renewed)), second(l.observed))
+				if ok != (l.late != unknown) || ok && late.Seconds() != l.late {
+					t.Errorf("the renewal at %v, shown at %v, is late by %v: %t", l.renewed, l.observed, late, ok)
+				}
+			}
+		})
 	}
+}
+
+func TestWhenASuccessorKnowsThatLeasesAreCurrent(t *testing.T) {
+	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
 	for name, tc := range map[string]struct {
-		show func(s *sight)
-		want int
+		before, own []int
+		want        int
 	}{
-		"NLC-84: renewals all the time":           {func(s *sight) { show(s, 1, 40) }, 40},
-		"NLC-84: a read":                          {func(s *sight) { s.sawLeases(second(30)) }, 30},
-		"NLC-106: the first ones":                 {func(s *sight) { show(s, 40, 52) }, 0},
-		"NLC-106: after a gap":                    {func(s *sight) { show(s, 1, 20); show(s, 33, 45) }, 20},
-		"NLC-106: after a gap, for long enough":   {func(s *sight) { show(s, 1, 20); show(s, 33, 46) }, 46},
-		"NLC-106: after a pause that is no gap":   {func(s *sight) { show(s, 1, 20); show(s, 32, 32) }, 32},
-		"NLC-91: a successor sees the same watch": {func(s *sight) { show(s, 1, 20); succeed(s, func(s *sight) { show(s, 25, 26) }) }, 26},
-		"NLC-91, NLC-106: a successor after a gap": {
-			func(s *sight) { show(s, 1, 20); succeed(s, func(s *sight) { show(s, 40, 41) }) }, 20,
-		},
-		"NLC-91: a successor without renewals": {func(s *sight) { show(s, 1, 20); succeed(s, func(*sight) {}) }, 20},
+		"NLC-91: it sees the same watch": {[]int{1, 20}, []int{25}, 25},
+		"NLC-91: it has seen nothing":    {[]int{1, 20}, nil, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSight(50*time.Second, 5*time.Second)
 			s.begin(at)
-			s.leases = at
-			tc.show(&s)
+			saw := func(s *sight, all []int) {
+				for _, i := range all {
+					s.sawLeases(second(i))
+				}
+			}
+			saw(&s, tc.before)
+			succeed(&s, func(s *sight) { saw(s, tc.own) })
 			if !s.leases.Equal(second(tc.want)) {
 				t.Errorf("they are current as of %v", s.leases.Sub(at))
 			}

@@ -1,0 +1,285 @@
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/coordination"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/simulation"
+)
+
+// model is a world with nodes in two zones, each with a kubelet that reports unless it is silent, and with a pod.
+type model struct {
+	*simulation.World
+	t      *testing.T
+	silent map[string]bool // by the name of the node
+	// skew is what the clock of a kubelet is ahead.
+	skew map[string]time.Duration
+	// reported is when a kubelet reported last, and last before that, by the UID of the node.
+	reported map[types.UID][2]time.Time
+	// wasUnready are the nodes that were once not ready.
+	wasUnready map[types.UID]bool
+}
+
+const renewPeriod = 10 * time.Second
+
+func (m *model) names() (all []string) {
+	for i := range 3 {
+		all = append(all, fmt.Sprint("a", i), fmt.Sprint("b", i))
+	}
+	return all
+}
+
+// register is what the kubelet of a node that does not exist does.
+func (m *model) register(name string) {
+	n := node(name, inZone(name[:1]))
+	n.UID, n.ResourceVersion, n.Status.Conditions = "", "", nil
+	created := m.Create(n).(*corev1.Node)
+	m.reported[created.UID] = [2]time.Time{m.Clock.Now(), m.Clock.Now()}
+	if pod, ok := simulation.Get[*corev1.Pod](m.World, "ns", name); ok {
+		m.Delete(pod, new(int64))
+	}
+	p := pod(name, name)
+	p.UID, p.ResourceVersion, p.Status = "", "", corev1.PodStatus{}
+	m.Create(p)
+}
+
+// kubelets has those kubelets report that are due, and reports whether any did.
+func (m *model) kubelets() bool {
+	did := false
+	for _, name := range m.names() {
+		n, ok := simulation.Get[*corev1.Node](m.World, "", name)
+		if m.silent[name] || ok && m.Clock.Since(m.reported[n.UID][0]) < renewPeriod && statusOf(n) == corev1.ConditionTrue {
+			continue
+		}
+		if did = true; !ok {
+			m.register(name)
+			continue
+		}
+		m.report(n)
+	}
+	return did
+}
+
+// report renews the Lease of a node. Its status is written if it is another one, and now and then.
+func (m *model) report(n *corev1.Node) {
+	if last := m.reported[n.UID][0]; !last.Equal(m.Clock.Now()) {
+		m.reported[n.UID] = [2]time.Time{m.Clock.Now(), last}
+	}
+	now := metav1.NewMicroTime(m.Clock.Now().Add(m.skew[n.Name]))
+	if l, ok := simulation.Get[*coordinationv1.Lease](m.World, corev1.NamespaceNodeLease, n.Name); ok {
+		simulation.Change(m.World, l, func(l *coordinationv1.Lease) { l.Spec.RenewTime = &now })
+	} else {
+		m.Create(lease(n.Name, "", now.Time))
+	}
+	m.Note("kubelet of %s reports", n.Name)
+	if statusOf(n) != corev1.ConditionTrue || m.OneIn(10) {
+		simulation.Change(m.World, n, ready(corev1.ConditionTrue), func(n *corev1.Node) {
+			conditionOf(n, corev1.NodeReady).LastHeartbeatTime = metav1.NewTime(now.Truncate(time.Second))
+		})
+	}
+	if p, ok := simulation.Get[*corev1.Pod](m.World, "ns", n.Name); ok && !pods.IsReady(p) {
+		simulation.Change(m.World, p, func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		})
+	}
+}
+
+// user has nodes fall silent or come back, alone or with their zone, and be deleted.
+func (m *model) user() {
+	names := m.names()
+	name := names[m.Rand.IntN(len(names))]
+	switch m.Rand.IntN(6) {
+	case 0, 1:
+		m.silent[name] = !m.silent[name]
+		m.Note("%s is silent: %v", name, m.silent[name])
+	case 2:
+		silent := m.OneIn(2)
+		m.Note("zone %s is silent: %v", name[:1], silent)
+		for _, other := range names {
+			if other[:1] == name[:1] {
+				m.silent[other] = silent
+			}
+		}
+	case 3:
+		m.skew[name] = time.Duration(m.Rand.IntN(7200)-3600) * time.Second
+		m.Note("the clock of %s is set", name)
+	case 4:
+		if n, ok := simulation.Get[*corev1.Node](m.World, "", name); ok && m.OneIn(2) {
+			m.Delete(n, nil)
+		}
+	case 5:
+		m.Clock.Step(renewPeriod)
+	}
+}
+
+// validate checks what the controller writes.
+func (m *model) validate(old, is runtime.Object) error {
+	switch is := is.(type) {
+	case *corev1.Node:
+		was := old.(*corev1.Node)
+		grace := settings.grace
+		if statusOf(was) == "" {
+			grace = settings.startupGrace
+		}
+		reported := m.reported[is.UID]
+		// One that comes back can still be marked, by what was known before.
+		silence := max(m.Clock.Since(reported[0]), reported[0].Sub(reported[1]))
+		if statusOf(is) != statusOf(was) && silence < grace {
+			m.t.Errorf("%s is marked %s after a silence of %v", is.Name, statusOf(is), silence)
+		}
+		m.wasUnready[is.UID] = m.wasUnready[is.UID] || statusOf(is) != corev1.ConditionTrue
+		if statusOf(was) == corev1.ConditionTrue && len(is.Spec.Taints) > len(was.Spec.Taints) {
+			m.t.Errorf("%s is ready, and is tainted %v", is.Name, is.Spec.Taints)
+		}
+	case *corev1.Pod:
+		n, ok := simulation.Get[*corev1.Node](m.World, "", is.Spec.NodeName)
+		if ok && !m.wasUnready[n.UID] {
+			m.t.Errorf("the pod of %s is marked, which was never not ready", n.Name)
+		}
+	}
+	return nil
+}
+
+// liveScope reads Leases live for those who ask for them alone.
+type liveScope struct {
+	controller.Scope
+	w *simulation.World
+}
+
+func (s liveScope) Filtered(controller.Filter) informers.SharedInformerFactory {
+	return liveFactory{s.Scope, s.w}
+}
+
+func (s liveScope) Release(cache.SharedIndexInformer) {}
+
+type liveFactory struct {
+	informers.SharedInformerFactory
+	w *simulation.World
+}
+
+func (f liveFactory) StartWithContext(context.Context) {}
+func (f liveFactory) Coordination() coordination.Interface {
+	return coordination.New(f, "", nil)
+}
+
+func (f liveFactory) InformerFor(
+	_ runtime.Object, newInformer internalinterfaces.NewInformerFunc,
+) cache.SharedIndexInformer {
+	i := newInformer(f.w.Fake, 0)
+	for _, l := range simulation.All[*coordinationv1.Lease](f.w) {
+		if err := i.GetIndexer().Add(l); err != nil {
+			panic(err)
+		}
+	}
+	return synced{i}
+}
+
+type synced struct{ cache.SharedIndexInformer }
+
+func (synced) HasSynced() bool { return true }
+
+// locked is a queue to which the concurrent parts of a pass add keys.
+type locked struct {
+	reconcile.Queue[string]
+	mu sync.Mutex
+}
+
+func (l *locked) Add(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Queue.Add(key)
+}
+
+func (m *model) start(env controller.Env, _ any) simulation.Instance {
+	env.Informers = liveScope{env.Informers, m.World}
+	c := must.Get(newController(env, settings))(m.t)
+	nodes, marks := simulation.NewQueue(m.World, c.reconcileNode), simulation.NewQueue(m.World, c.markPodsOf)
+	podQueue := simulation.NewQueue(m.World, c.reconcilePod)
+	c.nodeQueue, c.markQueue, c.podQueue = nodes, &locked{Queue: marks}, podQueue
+	m.Synced()
+	if err := c.begin(m.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	var passes *simulation.Queue[string]
+	passes = simulation.NewQueue(m.World, func(ctx context.Context, key string) error {
+		passes.AddAfter(key, time.Second)
+		c.passIfDue(ctx, ctx)
+		c.grant()
+		return nil
+	})
+	passes.Add("pass")
+	return simulation.Instance{
+		Runners: []simulation.Runner{nodes, marks, podQueue, passes}, HandOver: func() any { return c.HandOver() },
+	}
+}
+
+// TestWhateverHappensOnlySilentNodesAreUnknown has nodes and zones fall silent and come back, be deleted and registered
+// again, clocks of kubelets set, requests fail and the controller restarted, while the caches are behind.
+func TestWhateverHappensOnlySilentNodesAreUnknown(t *testing.T) {
+	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
+		(&model{
+			World: w, t: t, silent: map[string]bool{}, skew: map[string]time.Duration{}, reported: map[types.UID][2]time.Time{},
+			wasUnready: map[types.UID]bool{},
+		}).run()
+	})
+}
+
+func (m *model) run() {
+	m.Start, m.Validate = m.start, m.validate
+	m.kubelets()
+	m.kubelets()
+	m.Begin()
+	m.Play(func() {
+		if m.kubelets(); m.OneIn(3) {
+			m.Drain() // the caches catch up
+		}
+	}, m.user)
+	for _, name := range m.names() {
+		if _, ok := simulation.Get[*corev1.Node](m.World, "", name); !ok {
+			m.register(name)
+		}
+	}
+	m.Settle(5*time.Minute, m.kubelets)
+	up, silentIn := false, map[string]int{}
+	for _, name := range m.names() {
+		if m.silent[name] {
+			silentIn[name[:1]]++
+		} else {
+			up = true
+		}
+	}
+	for _, n := range simulation.All[*corev1.Node](m.World) {
+		p, _ := simulation.Get[*corev1.Pod](m.World, "ns", n.Name)
+		isReady := pods.IsReady(p)
+		switch {
+		case !m.silent[n.Name]:
+			if statusOf(n) != corev1.ConditionTrue || len(n.Spec.Taints) > 0 || !isReady {
+				m.t.Errorf("%s is %s, tainted %v, its pod is ready: %v", n.Name, statusOf(n), n.Spec.Taints, isReady)
+			}
+		case statusOf(n) != corev1.ConditionUnknown || !hasTaint(n, noSchedule(corev1.TaintNodeUnreachable)) || isReady:
+			m.t.Errorf("%s is %s, tainted %v, its pod is ready: %v", n.Name, statusOf(n), n.Spec.Taints, isReady)
+		case !up && isEvicting(n):
+			m.t.Errorf("no node reports, and %s is tainted %v", n.Name, n.Spec.Taints)
+		case up && !isEvicting(n):
+			m.t.Errorf("others report, and %s is tainted %v", n.Name, n.Spec.Taints)
+		}
+	}
+}
