@@ -26,7 +26,9 @@
 //     the next instance.
 //  11. Before pods are released because their Job does not exist, the API server is asked: the
 //     cache alone is no proof (orphans.go).
-//  12. With the emulation of versions before 1.35, managedBy and podReplacementPolicy are
+//  12. Nor is it one for pods: if it may lack some that the status or a break of the watch tells of, the pods of the
+//     Job are listed live (missed.go).
+//  13. With the emulation of versions before 1.35, managedBy and podReplacementPolicy are
 //     honored only if their gates are on (judge.go).
 //
 // See docs/specs/job-controller.md and docs/specs/workload-common.md.
@@ -128,6 +130,7 @@ type jobController struct {
 	backoffs      memories[backoffRecord]
 	sightings     memories[sightings]
 	removals      *removals
+	missed        *missedPods
 	finished      memories[time.Time] // when this process finished Jobs
 	gangs         *gangs              // nil unless the gate is on
 
@@ -145,8 +148,9 @@ func newController(env controller.Env, v value) (*jobController, error) {
 		byOwner:       index.NewPods(podInformer.Informer()),
 		withFinalizer: newTrackedPods(podInformer.Informer()),
 		gangs:         newGangs(env, v.gangScheduling),
+		missed:        newMissedPods(env.Clock),
 	}
-	c.removals = newRemovals(c.cachedPod, env.Clock)
+	c.removals = newRemovals(c.cachedPod, podInformer.Informer().GetStore().LastStoreSyncResourceVersion, env.Clock)
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
 		Kind: jobKind, Resource: jobResource, Informer: jobs, Live: c.live, Selector: selectorOf,
 		DependentStores: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},

@@ -15,6 +15,7 @@ type handover struct {
 	backoffs  map[types.NamespacedName]memorized[backoffRecord]
 	sightings map[types.NamespacedName]memorized[sightings]
 	removals  map[types.NamespacedName]map[types.UID]removal
+	missed    map[types.NamespacedName]map[types.UID]time.Time
 	finished  map[types.NamespacedName]memorized[time.Time]
 }
 
@@ -27,6 +28,7 @@ func (c *jobController) HandOver() handover {
 		backoffs:  c.backoffs.copy(),
 		sightings: c.sightings.copy(),
 		removals:  c.removals.copy(),
+		missed:    c.missed.copy(),
 		finished:  c.finished.copy(),
 	}
 }
@@ -39,6 +41,7 @@ func (c *jobController) takeOver(left handover) {
 	c.backoffs.takeOver(left.backoffs)
 	c.sightings.takeOver(left.sightings)
 	c.removals.takeOver(left.removals)
+	c.missed.takeOver(left.missed)
 	c.finished.takeOver(left.finished)
 	for job := range left.jobs() {
 		c.owners.Queue.AddAfter(job, writes.Timeout)
@@ -47,5 +50,6 @@ func (c *jobController) takeOver(left handover) {
 
 // jobs are those of which there is state.
 func (h handover) jobs() sets.Set[types.NamespacedName] {
-	return sets.KeySet(h.backoffs).Union(sets.KeySet(h.sightings)).Union(sets.KeySet(h.removals)).Union(sets.KeySet(h.finished))
+	return sets.KeySet(h.backoffs).Union(sets.KeySet(h.sightings)).Union(sets.KeySet(h.removals)).
+		Union(sets.KeySet(h.missed)).Union(sets.KeySet(h.finished))
 }

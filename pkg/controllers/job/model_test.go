@@ -45,6 +45,8 @@ type jobWorld struct {
 	named map[types.UID]*named
 	// freed are the pods that have lost the finalizer.
 	freed sets.Set[types.UID]
+	// lossy is set if lists may lack pods.
+	lossy bool
 	// parallel is the largest number of pods that ever was to run at once.
 	parallel int32
 }
@@ -119,13 +121,13 @@ func (w *jobWorld) kubeletOf(pod *corev1.Pod, finish bool) bool {
 }
 
 // admit checks that no more pods are created than were ever to run at once, and one for each index. While requests fail
-// that may happen, if the caches are behind for long.
+// that may happen, if the caches are behind for long, and if a list lacks a pod, until the handlers were told.
 func (w *jobWorld) admit(o runtime.Object) {
 	if job, ok := o.(*batchv1.Job); ok {
 		w.parallel = max(w.parallel, *job.Spec.Parallelism)
 	}
 	pod, ok := o.(*corev1.Pod)
-	if !ok || w.Faulty {
+	if !ok || w.Faulty || w.lossy {
 		return
 	}
 	if job, ok := w.job(); ok {
@@ -181,10 +183,22 @@ func (w *jobWorld) validate(old, new runtime.Object) error {
 		w.t.Errorf("counts %d succeeded and %d failed pods, there were %d and %d",
 			is.Status.Succeeded, is.Status.Failed, succeeded, failed)
 	}
+	if !isFinished(was) && isFinished(is) {
+		w.ends(is)
+	}
 	if faults := faultsIn(was, new.(*batchv1.Job)); len(faults) > 0 {
 		return errors.New(strings.Join(faults, ", "))
 	}
 	return nil
+}
+
+// ends checks that a Job which ends has no pod that it must account for, also if a list lacked that.
+func (w *jobWorld) ends(job *batchv1.Job) {
+	for _, pod := range simulation.All[*corev1.Pod](w.World) {
+		if w.Lacks(pod) && metav1.IsControlledBy(pod, job) && isTracked(pod) {
+			w.t.Errorf("the Job ends, but pod %s of phase %s exists", pod.Name, pod.Status.Phase)
+		}
+	}
 }
 
 func randomJob(w *simulation.World) *batchv1.Job {
@@ -292,6 +306,9 @@ func (w *jobWorld) run(t *testing.T) {
 	v.resetStartTimeOfSuspended = w.Rand.IntN(3) > 0
 	w.Start = startJobs(t, w.World, v)
 	w.Create(randomJob(w.World))
+	if w.lossy = w.OneIn(2); w.lossy {
+		w.Lossy = func(o runtime.Object) bool { _, ok := o.(*corev1.Pod); return ok }
+	}
 	w.Begin()
 	w.Play(func() {
 		if w.OneIn(3) {

@@ -56,12 +56,13 @@ func (c *jobController) forget(key types.NamespacedName) {
 	c.backoffs.drop(key, "")
 	c.sightings.drop(key, "")
 	c.removals.drop(key)
+	c.missed.drop(key)
 	c.finished.drop(key, "")
 }
 
 // remembers reports whether there is state of a Job that forget would drop.
 func (c *jobController) remembers(key types.NamespacedName) bool {
-	return c.backoffs.has(key) || c.sightings.has(key) || c.removals.hasAny(key) || c.finished.has(key)
+	return c.backoffs.has(key) || c.sightings.has(key) || c.removals.hasAny(key) || c.missed.hasAny(key) || c.finished.has(key)
 }
 
 // sync reconciles one Job. job is a copy.
@@ -79,7 +80,7 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	if err != nil {
 		return err
 	}
-	all, err := c.claim(ctx, job)
+	all, err := c.claim(ctx, job, settled)
 	if err != nil {
 		return err
 	}
@@ -123,8 +124,11 @@ func (c *jobController) act(ctx context.Context, o *observation, action string) 
 		}
 		return action, cmp.Or(err, c.awaitUncertain(o))
 	}
+	if !o.settled {
+		return action, nil // for the same reason
+	}
 	var err error
-	if o.settled && o.job.DeletionTimestamp == nil {
+	if o.job.DeletionTimestamp == nil {
 		action, err = c.manage(ctx, o)
 	}
 	if o.end = o.reachedCompletions(o.activeCount()); o.end != nil {
@@ -173,12 +177,12 @@ func selectorOf(job *batchv1.Job) (labels.Selector, error) {
 
 // claim adopts and releases pods as needed and returns those that the Job controls. Newly
 // adopted pods are returned with their finalizer.
-func (c *jobController) claim(ctx context.Context, job *batchv1.Job) ([]*corev1.Pod, error) {
+func (c *jobController) claim(ctx context.Context, job *batchv1.Job, settled bool) ([]*corev1.Pod, error) {
 	selector, err := c.owners.Selectors.Of(job)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the selector: %w", err)
 	}
-	candidates, err := c.byOwner.OwnedByOrOrphans(jobKind.Kind, job)
+	candidates, err := c.candidates(ctx, job, selector, settled)
 	if err != nil {
 		return nil, err
 	}

@@ -878,6 +878,7 @@ func (f *fixture) rememberAll(uid types.UID) {
 	f.c.sightings.set(key, uid, sightings{"p": start})
 	f.c.finished.set(key, uid, start)
 	f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+	f.c.missed.add(key, "p")
 }
 
 // Nobody sees the deletion of a Job between two instances. Pins JOB-117.
@@ -903,6 +904,7 @@ func TestASuccessorLooksAtEveryJobOfWhichItHasState(t *testing.T) {
 		"sighting": func(c *jobController) { c.sightings.set(key, "u", sightings{"p": start}) },
 		"finish":   func(c *jobController) { c.finished.set(key, "u", start) },
 		"removal":  func(c *jobController) { c.removals.add(key, []*corev1.Pod{newPod("p")}) },
+		"miss":     func(c *jobController) { c.missed.add(key, "p") },
 	} {
 		first, second := newFixture(t, defaults), newFixture(t, defaults)
 		set(first.c)

@@ -29,7 +29,9 @@ import (
 type removals struct {
 	// cached returns a pod as cached, nil if there is none of that name.
 	cached func(pod types.NamespacedName) *corev1.Pod
-	clock  clock.PassiveClock
+	// version returns the version of the cache.
+	version func() string
+	clock   clock.PassiveClock
 
 	mu   sync.Mutex
 	jobs map[types.NamespacedName]map[types.UID]removal
@@ -38,12 +40,14 @@ type removals struct {
 // removal is the record of one pod.
 type removal struct {
 	name string
+	// version is that of the pod without the finalizer, empty if unknown.
+	version string
 	// known is when the finalizer was removed, or last found to be.
 	known time.Time
 }
 
-func newRemovals(cached func(types.NamespacedName) *corev1.Pod, c clock.PassiveClock) *removals {
-	return &removals{cached: cached, clock: c, jobs: map[types.NamespacedName]map[types.UID]removal{}}
+func newRemovals(cached func(types.NamespacedName) *corev1.Pod, version func() string, c clock.PassiveClock) *removals {
+	return &removals{cached: cached, version: version, clock: c, jobs: map[types.NamespacedName]map[types.UID]removal{}}
 }
 
 // add remembers pods of a Job, by UID and name.
@@ -57,6 +61,16 @@ func (r *removals) add(job types.NamespacedName, all []*corev1.Pod) {
 	}
 	for _, pod := range all {
 		known[pod.UID] = removal{name: pod.Name, known: r.clock.Now()}
+	}
+}
+
+// done records the version of a pod without the finalizer.
+func (r *removals) done(job types.NamespacedName, pod types.UID, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.jobs[job][pod]; ok {
+		known.version = version
+		r.jobs[job][pod] = known
 	}
 }
 
@@ -77,13 +91,17 @@ func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], dou
 	known := r.jobs[job]
 	for uid, removal := range known {
 		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: removal.name})
-		if pod == nil || pod.UID != uid || !isTracked(pod) {
+		isOld := r.clock.Since(removal.known) >= writes.Timeout
+		switch {
+		case pod == nil && !isOld && writes.IsOlder(r.version(), removal.version):
+			unseen.Insert(uid) // a list has lacked the pod, and what comes next may be older than the removal
+		case pod == nil || pod.UID != uid || !isTracked(pod):
 			delete(known, uid)
-			continue
-		}
-		unseen.Insert(uid)
-		if r.clock.Since(removal.known) >= writes.Timeout {
+		case isOld:
 			doubtful = append(doubtful, pod)
+			fallthrough
+		default:
+			unseen.Insert(uid)
 		}
 	}
 	if len(known) == 0 {
@@ -187,6 +205,7 @@ func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod
 	if err != nil {
 		return err
 	}
+	c.removals.done(o.key, pod.UID, patched.ResourceVersion)
 	c.podControl.Patched(o.job, patched)
 	return nil
 }

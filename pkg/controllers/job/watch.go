@@ -19,6 +19,7 @@ func (c *jobController) watch(jobs, podInformer cache.SharedIndexInformer) {
 		Add:    c.podAdded,
 		Update: c.podUpdated,
 		Delete: c.podDeleted,
+		Missed: c.podMissed,
 	})
 }
 
