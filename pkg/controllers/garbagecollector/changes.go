@@ -10,7 +10,7 @@ import (
 func (c *collector) deliver(ch *change) {
 	select {
 	case c.slots <- struct{}{}:
-		c.changes.Add(ch) // one lane keeps the order
+		c.changeQueue.Add(ch) // one lane keeps the order
 	case <-c.stopped:
 	}
 }

@@ -284,6 +284,13 @@ func TestAttempt(t *testing.T) {
 				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"child","uid":"child","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
 			},
 		},
+		"GC-108, GC-112: an object that owns itself twice": {
+			server: []runtime.Object{child(owner("Secret", "child"), owner("ConfigMap", "child", blocking), deleted(foreground))},
+			graph:  []*change{added(secrets, child(owner("Secret", "child"), owner("ConfigMap", "child", blocking), deleted(foreground)))},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"child","uid":"child","blockOwnerDeletion":false},{"apiVersion":"v1","kind":"ConfigMap","name":"child","uid":"child","blockOwnerDeletion":false}],"resourceVersion":"1"}}`,
+			},
+		},
 		"GC-108: an owner of the cycle, which is none of it": {
 			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking), deleted(foreground)), parent(owner("Secret", "child", blocking), deleted(foreground))},
 			graph: []*change{

@@ -136,6 +136,7 @@ type collector struct {
 	graph       *graph
 	monitors    *monitors
 	changes     *reconcile.Loop[*change]
+	changeQueue reconcile.Queue[*change] // the loop, unless a test replaces it
 	attempt     *worklist
 	orphan      *worklist
 	syncFailed  counter
@@ -179,6 +180,7 @@ func newCollector(env controller.Env, cfg config) *collector {
 	c.changes = reconcile.New(env, reconcile.Options[*change]{
 		Queue: "garbage_collector_graph_changes", Workers: 1, Ready: atOnce,
 	}, c.change)
+	c.changeQueue = c.changes
 	ofNodes := func(queue string) reconcile.Options[*node] {
 		return reconcile.Options[*node]{Queue: queue, Workers: cfg.concurrentSyncs, Ready: c.startWorker.wait}
 	}

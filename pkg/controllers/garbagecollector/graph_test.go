@@ -131,6 +131,7 @@ const (
 func TestApply(t *testing.T) {
 	child := object("a", "child", owner("ConfigMap", "parent"))
 	parent := object("a", "parent")
+	twice := object("a", "child", owner("ConfigMap", "parent"), owner("Secret", "parent"))
 	for name, c := range map[string]struct {
 		changes []*change
 		want    string
@@ -199,6 +200,29 @@ func TestApply(t *testing.T) {
 			changes: []*change{added(configMaps, parent), added(secrets, object("a", "child", owner("Secret", "parent")))},
 			want:    "attempt Secret a/child",
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"GC-111: a reference gets other coordinates": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), updated(secrets, child, object("a", "child", owner("Secret", "parent")))},
+			want:    "attempt Secret a/child",
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"GC-111: a reference with other coordinates is added": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), updated(secrets, child, twice)},
+			want:    "attempt Secret a/child",
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"GC-111: two references with the same UID stay": {
+			changes: []*change{added(configMaps, parent), added(secrets, twice), updated(secrets, twice, object("a", "child", owner("ConfigMap", "parent"), owner("Secret", "parent"), deleted("x")))},
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"GC-41, GC-111: the first of two references with the same UID, which blocks, is removed": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "child", owner("Secret", "parent", blocking), owner("ConfigMap", "parent"))),
+				updated(secrets, object("a", "child", owner("Secret", "parent", blocking), owner("ConfigMap", "parent")), child),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent foreground <child false; Secret a/child",
 		},
 		"GC-36c: virtual owner that a cluster-scoped object named first": {
 			changes: []*change{added(nodes, object("", "bad", owner("ConfigMap", "parent"))), added(secrets, child)},

@@ -102,11 +102,11 @@ func TestWhatIsNotReplayedYetDoesNotCountAsAlive(t *testing.T) {
 		t.Errorf("looked up are %q", got)
 	}
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "parent", UID: "parent"}
-	if _, lives := g.lives(ref, "a"); lives {
+	if _, lives := g.lives(ref, id("Secret", "a", "child")); lives {
 		t.Error("an owner that only the predecessor saw counts as alive")
 	}
 	g.apply(added(configMaps, object("a", "parent")))
-	if _, lives := g.lives(ref, "a"); !lives {
+	if _, lives := g.lives(ref, id("Secret", "a", "child")); !lives {
 		t.Error("a replayed owner does not count as alive")
 	}
 }

@@ -102,18 +102,20 @@ func (g *graph) hasOthers(n *node, dependents []*node) bool {
 	return false
 }
 
-// lives reports whether an informer shows exactly the owner that a reference of an object in
-// the namespace claims, and the owner is not being deleted. Its deletion would enqueue the
-// object again. A false result does not mean that the owner does not exist.
-func (g *graph) lives(ref metav1.OwnerReference, namespace string) (*monitored, bool) {
+// lives reports whether an informer shows exactly the owner that a reference of an object claims, the owner is not
+// being deleted, and the object is among its dependents, so that its deletion would enqueue the object again. It is not
+// among them if the owner was found to be absent and is shown only then, by an informer that is behind. A false result
+// does not mean that the owner does not exist.
+func (g *graph) lives(ref metav1.OwnerReference, item identity) (*monitored, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	owner, found := g.nodes[ref.UID]
 	if !found || owner.virtual || owner.unwatched() || owner.beingDeleted {
 		return nil, false
 	}
-	if !owner.matches(ref) || owner.namespace != "" && owner.namespace != namespace {
+	if !owner.matches(ref) || owner.elsewhere(item) {
 		return nil, false
 	}
-	return owner.monitored, true
+	_, linked := owner.dependents[g.nodes[item.uid]]
+	return owner.monitored, linked
 }

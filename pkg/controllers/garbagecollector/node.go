@@ -119,6 +119,11 @@ func (c ownerChanges) empty() bool {
 	return len(c.added) == 0 && len(c.removed) == 0 && len(c.changed) == 0
 }
 
+// replaces reports whether the change of a reference is among those found.
+func (c ownerChanges) replaces(ref metav1.OwnerReference) bool {
+	return slices.ContainsFunc(c.changed, func(changed changedOwner) bool { return sameReference(changed.was, ref) })
+}
+
 func diffOwners(was, is []metav1.OwnerReference) ownerChanges {
 	var c ownerChanges
 	for _, ref := range is {
@@ -126,17 +131,16 @@ func diffOwners(was, is []metav1.OwnerReference) ownerChanges {
 		switch {
 		case !found:
 			c.added = append(c.added, ref)
-		case !sameReference(before, ref):
+		case !hasReference(was, ref):
 			c.changed = append(c.changed, changedOwner{before, ref})
 		}
 	}
 	for _, ref := range was {
-		first, _ := ofUID(was, ref.UID)
 		left, found := ofUID(is, ref.UID)
 		switch {
 		case !found:
 			c.removed = append(c.removed, ref)
-		case !sameReference(first, ref) && !hasReference(is, ref): // one of several to the same owner was removed
+		case !hasReference(is, ref) && !c.replaces(ref): // one of several to the same owner was removed
 			c.changed = append(c.changed, changedOwner{ref, left})
 		}
 	}

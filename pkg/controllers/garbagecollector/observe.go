@@ -132,6 +132,9 @@ func (g *graph) updateOwner(n *node, changed changedOwner, e *effects) {
 		return
 	}
 	owner.attach(n, blocks(n.owners, changed.is.UID))
+	if claimed(changed.was, "") != claimed(changed.is, "") && g.suspects(n, owner, changed.is, e) {
+		e.attempt = append(e.attempt, n)
+	}
 	was, is := isBlocking(changed.was), isBlocking(changed.is)
 	switch {
 	case was && !is && owner.released():

@@ -45,7 +45,7 @@ const (
 
 func (c *collector) ownerState(ctx context.Context, item identity, ref metav1.OwnerReference) (ownerState, error) {
 	// Checked first: if it contradicts the absent owners, a backup has restored the owner.
-	if as, lives := c.graph.lives(ref, item.namespace); lives && c.monitors.synced(as.resource) {
+	if as, lives := c.graph.lives(ref, item); lives && c.monitors.synced(as.resource) {
 		return solid, nil
 	}
 	if c.graph.absent.has(claimed(ref, "")) || c.graph.absent.has(claimed(ref, item.namespace)) {

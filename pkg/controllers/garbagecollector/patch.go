@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
 
@@ -114,11 +115,22 @@ func (c *collector) unblock(
 	if !slices.ContainsFunc(item.OwnerReferences, isBlocking) {
 		return item, nil
 	}
-	patched, supported, err := c.patchStrategically(ctx, at, unblockStrategic(item))
-	if supported {
-		return patched, err
+	if !sharesUIDs(item.OwnerReferences) {
+		patched, supported, err := c.patchStrategically(ctx, at, unblockStrategic(item))
+		if supported {
+			return patched, err
+		}
 	}
 	return c.patch(ctx, at, types.MergePatchType, ownersMerge(item.ResourceVersion, unblocked(item.OwnerReferences)))
+}
+
+// sharesUIDs reports whether two references have the same UID. A strategic merge patch changes but the first of them.
+func sharesUIDs(refs []metav1.OwnerReference) bool {
+	uids := sets.New[types.UID]()
+	for _, ref := range refs {
+		uids.Insert(ref.UID)
+	}
+	return len(uids) < len(refs)
 }
 
 // patchStrategically sends a strategic merge patch, unless the resource is known not to support it.

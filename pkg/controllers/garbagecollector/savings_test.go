@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/test/controllertest"
 )
@@ -48,6 +49,26 @@ func TestWhatInformersShowIsNotRead(t *testing.T) {
 				t.Errorf("sent %q", got)
 			}
 		})
+	}
+}
+
+// TestAnOwnerThatIsShownAfterItWasFoundAbsent has an owner deleted before its informer shows it: it does not count as
+// alive until the informer, which is behind, shows its end too, for that would concern no dependent. Pins GC-110.
+func TestAnOwnerThatIsShownAfterItWasFoundAbsent(t *testing.T) {
+	parent := object("a", "parent")
+	g := newGraph(clock.RealClock{})
+	g.apply(added(secrets, object("a", "child", owner("ConfigMap", "parent"))))
+	g.apply(refuted(id("ConfigMap", "a", "parent")))
+	g.apply(added(configMaps, parent))
+	g.apply(added(secrets, object("a", "later", owner("ConfigMap", "parent"))))
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "parent", UID: "parent"}
+	for name, want := range map[string]bool{"child": false, "later": true} {
+		if _, lives := g.lives(ref, id("Secret", "a", name)); lives != want {
+			t.Errorf("the owner of %s lives: %v, want %v", name, lives, want)
+		}
+	}
+	if got := told(g.apply(lost(configMaps, parent))); got != "attempt Secret a/later" {
+		t.Errorf("its end asks for %q", got)
 	}
 }
 

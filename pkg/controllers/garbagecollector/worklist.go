@@ -13,7 +13,9 @@ import (
 
 // worklist is a queue of nodes that records which are not done, to hand them over.
 type worklist struct {
-	loop *reconcile.Loop[*node]
+	loop  *reconcile.Loop[*node]
+	queue reconcile.Queue[*node] // the loop, unless a test replaces it
+	work  reconcile.Func[*node]
 
 	mu sync.Mutex
 	// open counts how often a node was added, for each that is not done.
@@ -21,28 +23,31 @@ type worklist struct {
 }
 
 func newWorklist(env controller.Env, options reconcile.Options[*node], work reconcile.Func[*node]) *worklist {
-	w := &worklist{open: map[*node]uint64{}}
+	w := &worklist{work: work, open: map[*node]uint64{}}
 	options.Namespace = func(n *node) string { return n.namespace }
-	w.loop = reconcile.New(env, options, func(ctx context.Context, n *node) error {
-		begun := w.count(n)
-		err := work(ctx, n)
-		if err == nil {
-			w.close(n, begun)
-		}
-		return err
-	})
+	w.loop = reconcile.New(env, options, w.do)
+	w.queue = w.loop
 	return w
+}
+
+func (w *worklist) do(ctx context.Context, n *node) error {
+	begun := w.count(n)
+	err := w.work(ctx, n)
+	if err == nil {
+		w.close(n, begun)
+	}
+	return err
 }
 
 func (w *worklist) add(lane reconcile.Lane, n *node) {
 	w.reopen(n)
-	w.loop.Enqueue(lane, n)
+	w.queue.Enqueue(lane, n)
 }
 
 // addAfter adds a node after a delay.
 func (w *worklist) addAfter(n *node, delay time.Duration) {
 	w.reopen(n)
-	w.loop.AddAfter(n, delay)
+	w.queue.AddAfter(n, delay)
 }
 
 func (w *worklist) reopen(n *node) {
@@ -69,7 +74,7 @@ func (w *worklist) close(n *node, begun uint64) {
 // hurry retries all nodes that wait for the backoff of a failure at once.
 func (w *worklist) hurry() {
 	for _, n := range w.left() {
-		w.loop.Enqueue(reconcile.Backlog, n)
+		w.queue.Enqueue(reconcile.Backlog, n)
 	}
 }
 

@@ -1,0 +1,562 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/simulation"
+)
+
+var (
+	jobs      = newMonitored(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "Job")
+	laterJobs = newMonitored(schema.GroupVersionResource{Group: "batch", Version: "v2", Resource: "jobs"}, "Job")
+	allKinds  = []*monitored{configMaps, secrets, nodes, jobs}
+)
+
+// model is a world with ConfigMaps, Secrets and Nodes that own each other, and with Jobs as a custom kind, which is not
+// always served, and in two versions.
+type model struct {
+	*simulation.World
+	t        *testing.T
+	metadata *simulation.Metadata
+	served   *catalogue
+	c        *collector
+	changes  *simulation.Queue[*change]
+
+	defined     bool // whether there is a definition of Jobs
+	terminating bool // whether that is being deleted
+	preferLater bool
+	isOver      bool // no more trouble
+
+	// shown are the owners of objects that the collector was shown, before those when what it does now began.
+	shown, before map[types.UID][]metav1.OwnerReference
+	// inForeground and orphaning are the objects that were ever deleted so.
+	inForeground, orphaning map[types.UID]bool
+}
+
+// guarded is a queue that concurrent requests add to.
+type guarded struct {
+	mu *sync.Mutex
+	*simulation.Queue[*node]
+}
+
+func (g guarded) Add(n *node) { g.Enqueue(reconcile.Fresh, n) }
+
+func (g guarded) Enqueue(_ reconcile.Lane, n *node) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Queue.Add(n)
+}
+
+func (g guarded) AddAfter(n *node, delay time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Queue.AddAfter(n, delay)
+}
+
+// mapper knows what was served when it was last reset, or did not know a kind.
+type mapper struct {
+	meta.RESTMapper
+	m     *model
+	known []*monitored
+}
+
+func (m *mapper) Reset() { m.known = m.m.all() }
+
+func (m *mapper) find(fits func(*monitored) bool) (*monitored, error) {
+	for range 2 {
+		if i := slices.IndexFunc(m.known, fits); i >= 0 {
+			return m.known[i], nil
+		}
+		m.Reset()
+	}
+	return nil, errors.New("no match")
+}
+
+func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	found, err := m.find(func(k *monitored) bool {
+		return k.apiVersion == kind.WithVersion(versions[0]).GroupVersion().String() && k.kind == kind.Kind
+	})
+	if err != nil {
+		return nil, err
+	}
+	mapping := &meta.RESTMapping{Resource: found.resource, Scope: meta.RESTScopeNamespace}
+	if found.kind == nodes.kind {
+		mapping.Scope = meta.RESTScopeRoot
+	}
+	return mapping, nil
+}
+
+func (m *mapper) ResourceFor(resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	found, err := m.find(func(k *monitored) bool {
+		return k.resource.GroupResource() == resource.GroupResource() &&
+			(resource.Version == "" || resource.Version == k.resource.Version)
+	})
+	if err != nil {
+		return schema.GroupVersionResource{}, err
+	}
+	return found.resource, nil
+}
+
+// all returns what is served, the preferred version first.
+func (m *model) all() []*monitored {
+	versions := []*monitored{jobs, laterJobs}
+	if m.preferLater {
+		slices.Reverse(versions)
+	}
+	all := append(slices.Clone(allKinds[:3]), versions...)
+	return slices.DeleteFunc(all, func(k *monitored) bool { return !m.metadata.IsServed(k.resource) })
+}
+
+// discover sets the next answer of discovery, which may lack a group.
+func (m *model) discover() {
+	core, batch := served("v1", "ConfigMap", "Secret", "Node"), (*metav1.APIResourceList)(nil)
+	if all := m.all(); len(all) > 3 {
+		batch = served(all[3].apiVersion, "Job")
+	}
+	failed := map[schema.GroupVersion]error{}
+	if m.Faulty && m.OneIn(5) {
+		failed[laterJobs.resource.GroupVersion()] = errors.New("down")
+		failed[jobs.resource.GroupVersion()] = errors.New("down")
+	}
+	switch {
+	case m.Faulty && m.OneIn(10):
+		m.served.set(errors.New("down"))
+	case len(failed) > 0:
+		m.served.set(&discovery.ErrGroupDiscoveryFailed{Groups: failed}, core)
+	case batch == nil:
+		m.served.set(nil, core)
+	default:
+		m.served.set(nil, core, batch)
+	}
+}
+
+func (m *model) start(env controller.Env, left any) simulation.Instance {
+	env.Discovery, env.Mapper = m.served, &mapper{m: m}
+	if m.c != nil {
+		close(m.c.stopped)
+	}
+	c := newCollector(env, config{concurrentSyncs: 1})
+	c.startWorker.open()
+	m.c = c
+	if left == nil {
+		m.shown = map[types.UID][]metav1.OwnerReference{}
+	}
+	m.changes = simulation.NewQueue(m.World, func(ctx context.Context, ch *change) error {
+		defer m.see(ch, ch.monitored != nil && ch.monitored.over)
+		return c.change(ctx, ch)
+	})
+	c.changeQueue = m.changes
+	runners := []simulation.Runner{m.changes}
+	for _, list := range []*worklist{c.attempt, c.orphan} {
+		queue := simulation.NewQueue(m.World, func(ctx context.Context, n *node) error {
+			m.before = maps.Clone(m.shown)
+			return list.do(ctx, n)
+		})
+		queue.AnyOrder = true
+		list.queue = guarded{&sync.Mutex{}, queue}
+		runners = append(runners, queue)
+	}
+	ended, cancel := context.WithCancel(m.Context())
+	cancel() // it does not wait for informers
+	var resync *simulation.Queue[string]
+	resync = simulation.NewQueue(m.World, func(context.Context, string) error {
+		m.discover()
+		seen := c.refresh(ended)
+		c.deliverReplayed()
+		c.forgetVanished(ended, seen)
+		resync.AddAfter("resync", resyncPeriod)
+		return nil
+	})
+	resync.Add("resync")
+	if left != nil {
+		c.takeOver(ended, left.(*handover))
+		if len(c.known) > 0 {
+			c.replay(ended)
+		}
+	}
+	return simulation.Instance{Runners: append(runners, resync), HandOver: func() any { return c.HandOver() }}
+}
+
+// see records what the collector is shown, unless that is over.
+func (m *model) see(ch *change, isOver bool) {
+	switch {
+	case ch.monitored == nil || isOver:
+	case ch.kind == observed:
+		m.shown[ch.new.GetUID()] = ch.new.GetOwnerReferences()
+	case ch.kind == gone || ch.kind == missed && m.c.graph.nodes[ch.old.GetUID()] == nil:
+		delete(m.shown, ch.old.GetUID())
+	}
+}
+
+// owner returns the stored object that a reference of an object is to, if it is as the reference says.
+func (m *model) owner(of metav1.Object, ref metav1.OwnerReference) metav1.Object {
+	for _, kind := range append(slices.Clone(allKinds), laterJobs) {
+		if kind.apiVersion != ref.APIVersion || kind.kind != ref.Kind {
+			continue
+		}
+		for _, o := range m.metadata.Of(kind.resource) {
+			isIn := o.GetNamespace() == "" || o.GetNamespace() == of.GetNamespace()
+			if isIn && o.GetName() == ref.Name && o.GetUID() == ref.UID {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+func isSolid(m *model, of metav1.Object, ref metav1.OwnerReference) bool {
+	owner := m.owner(of, ref)
+	return owner != nil && !m.inForeground[owner.GetUID()]
+}
+
+// checkRequest checks a request of the collector that was carried out.
+func (m *model) checkRequest(action clienttesting.Action, was, is metav1.Object) {
+	refs := was.GetOwnerReferences()
+	if d, ok := action.(clienttesting.DeleteAction); ok {
+		m.note(was.GetUID(), d.GetDeleteOptions().PropagationPolicy)
+		if len(refs) == 0 || slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return isSolid(m, was, ref) }) {
+			m.t.Errorf("%s %s is deleted, its owners are %v", was.GetName(), was.GetUID(), refs)
+		}
+		return
+	}
+	if is == nil {
+		is = &metav1.ObjectMeta{}
+	} else {
+		for _, ref := range refs {
+			isOfAnother := slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool {
+				return r.UID == ref.UID && !isSolid(m, was, r)
+			})
+			if _, kept := ofUID(is.GetOwnerReferences(), ref.UID); !kept && !isOfAnother && !m.orphaning[ref.UID] {
+				m.t.Errorf("%s %s loses owner %v", was.GetName(), was.GetUID(), ref)
+			}
+		}
+	}
+	for _, finalizer := range []string{foreground, orphan} {
+		if hasFinalizer(was, finalizer) && !hasFinalizer(is, finalizer) {
+			m.checkReleased(was, finalizer)
+		}
+	}
+}
+
+// checkReleased checks that no dependent that the collector knew is left to an owner that loses a finalizer.
+func (m *model) checkReleased(owner metav1.Object, finalizer string) {
+	for _, kind := range allKinds {
+		for _, o := range m.metadata.Of(kind.resource) {
+			ref, isOwned := ofUID(o.GetOwnerReferences(), owner.GetUID())
+			known, isKnown := ofUID(m.before[o.GetUID()], owner.GetUID())
+			isMistaken := m.owner(o, ref) == nil || m.owner(o, known) == nil
+			if o.GetUID() == owner.GetUID() || !isOwned || !isKnown || isMistaken || !m.metadata.IsServed(kind.resource) {
+				continue
+			}
+			if finalizer == orphan || isBlocking(ref) && isBlocking(known) {
+				m.t.Errorf("%s %s loses %s before %s %s", owner.GetName(), owner.GetUID(), finalizer, o.GetName(), o.GetUID())
+			}
+		}
+	}
+}
+
+func (m *model) note(uid types.UID, policy *metav1.DeletionPropagation) {
+	switch ptr.Deref(policy, "") {
+	case metav1.DeletePropagationForeground:
+		m.inForeground[uid] = true
+	case metav1.DeletePropagationOrphan:
+		m.orphaning[uid] = true
+	}
+}
+
+// refs are random references of an object in a namespace.
+func (m *model) refs(namespace string) []metav1.OwnerReference {
+	var refs []metav1.OwnerReference
+	for range m.Rand.IntN(3) {
+		kind := allKinds[m.Rand.IntN(len(allKinds))]
+		ref := metav1.OwnerReference{APIVersion: kind.apiVersion, Kind: kind.kind, UID: "none", Name: "none"}
+		if all := m.metadata.Of(kind.resource); len(all) > 0 && !m.OneIn(10) {
+			o := all[m.Rand.IntN(len(all))]
+			isIn := o.GetNamespace() == "" || o.GetNamespace() == namespace
+			if o.GetDeletionTimestamp() != nil || !isIn && !m.OneIn(10) || !isIn && namespace == "" {
+				continue
+			}
+			ref.Name, ref.UID = o.GetName(), o.GetUID()
+		}
+		if m.OneIn(15) {
+			ref.Kind = allKinds[m.Rand.IntN(2)].kind
+			ref.APIVersion = "v1"
+		}
+		if ref.Kind == jobs.kind && m.OneIn(3) {
+			ref.APIVersion = laterJobs.apiVersion
+		}
+		if m.OneIn(2) {
+			ref.BlockOwnerDeletion = ptr.To(true)
+		}
+		// Cluster-scoped objects have no namespaced owners, and the API server removes a reference that is there twice.
+		if (namespace != "" || ref.Kind == nodes.kind) && !hasReference(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+func (m *model) create() {
+	kind := allKinds[m.Rand.IntN(len(allKinds))]
+	namespace := []string{"a", "a", "b"}[m.Rand.IntN(3)]
+	if kind == nodes {
+		namespace = ""
+	}
+	name := fmt.Sprint("n", m.Rand.IntN(4))
+	isThere := slices.ContainsFunc(m.metadata.Of(kind.resource), func(o metav1.Object) bool {
+		return o.GetNamespace() == namespace && o.GetName() == name
+	})
+	if isThere || kind == jobs && (m.terminating || len(m.all()) == 3) {
+		return
+	}
+	o := metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: m.refs(namespace)}
+	if m.OneIn(4) {
+		o.Finalizers = []string{"x"}
+	}
+	m.Create(map[*monitored]runtime.Object{
+		configMaps: &corev1.ConfigMap{ObjectMeta: o}, secrets: &corev1.Secret{ObjectMeta: o},
+		nodes: &corev1.Node{ObjectMeta: o}, jobs: &batchv1.Job{ObjectMeta: o},
+	}[kind])
+}
+
+// user does something. Objects of kinds that are not served cannot be changed.
+func (m *model) user() {
+	kind := allKinds[m.Rand.IntN(len(allKinds))]
+	all := m.metadata.Of(kind.resource)
+	if len(all) == 0 || m.OneIn(3) {
+		m.create()
+		return
+	}
+	if m.OneIn(8) {
+		m.define()
+		return
+	}
+	if kind == jobs && len(m.all()) == 3 {
+		return
+	}
+	o := all[m.Rand.IntN(len(all))]
+	if m.OneIn(2) {
+		options := metav1.DeleteOptions{}
+		if i := m.Rand.IntN(4); i < 3 {
+			options.PropagationPolicy = ptr.To([]metav1.DeletionPropagation{
+				metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan,
+			}[i])
+		}
+		m.note(o.GetUID(), options.PropagationPolicy)
+		_ = m.DeleteWith(kind.resource, o, options)
+		return
+	}
+	m.Note("user changes %s %s", o.GetName(), o.GetUID())
+	m.metadata.Change(kind.resource, o, func(o metav1.Object) {
+		switch m.Rand.IntN(3) {
+		case 0:
+			o.SetLabels(map[string]string{"at": m.Clock.Now().Format("150405.000")})
+		case 1:
+			o.SetOwnerReferences(m.refs(o.GetNamespace()))
+		default:
+			refs := o.GetOwnerReferences()
+			for i := range refs {
+				refs[i].BlockOwnerDeletion = ptr.To(m.OneIn(2))
+			}
+			o.SetOwnerReferences(refs)
+		}
+	})
+}
+
+// define has the definition of Jobs changed: what is served, or what is preferred.
+func (m *model) define() {
+	isServed := len(m.all()) > 3
+	switch m.Rand.IntN(4) {
+	case 0:
+		m.terminating = m.defined && isServed
+	case 1:
+		m.preferLater = !m.preferLater
+	default:
+		if m.terminating {
+			return
+		}
+		if !isServed && !m.defined {
+			m.forgetJobs()
+		}
+		m.metadata.Serve(jobs.resource, m.OneIn(2))
+		m.metadata.Serve(laterJobs.resource, m.OneIn(2))
+	}
+}
+
+// forgetJobs has nothing expected of what the collector knew of Jobs: they may have been gone for long.
+func (m *model) forgetJobs() {
+	for _, o := range m.metadata.Of(jobs.resource) {
+		delete(m.shown, o.GetUID())
+		delete(m.before, o.GetUID())
+	}
+}
+
+// others complete deletions that are held by finalizers, and that of the definition.
+func (m *model) others() (did bool) {
+	for _, kind := range allKinds {
+		for _, o := range m.metadata.Of(kind.resource) {
+			isHeld := o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), "x")
+			isServed := kind != jobs || len(m.all()) > 3
+			if isHeld && isServed && (m.isOver || m.OneIn(3)) {
+				m.metadata.Change(kind.resource, o, func(o metav1.Object) {
+					o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == "x" }))
+				})
+				did = true
+			}
+		}
+	}
+	switch all := m.metadata.Of(jobs.resource); {
+	case m.terminating && len(all) == 0:
+		m.terminating, m.defined, did = false, false, true
+		m.metadata.Serve(jobs.resource, false)
+		m.metadata.Serve(laterJobs.resource, false)
+		m.metadata.Define(customResourceDefinitions, "jobs.batch", false)
+	case m.terminating:
+		for _, o := range all {
+			if o.GetDeletionTimestamp() == nil {
+				_ = m.DeleteWith(jobs.resource, o, metav1.DeleteOptions{})
+				did = true
+			}
+		}
+	case m.isOver && len(m.all()) < 5 || !m.defined && len(all) == 0 && len(m.all()) == 3 && m.OneIn(5):
+		m.forgetJobs()
+		m.defined, did = true, true
+		m.metadata.Define(customResourceDefinitions, "jobs.batch", true)
+		m.metadata.Serve(jobs.resource, true)
+		m.metadata.Serve(laterJobs.resource, true)
+	}
+	return did
+}
+
+// meanwhile is what happens while the collector waits for an answer.
+func (m *model) meanwhile(action clienttesting.Action) {
+	if m.isOver {
+		return
+	}
+	if d, isDelete := action.(clienttesting.DeleteAction); isDelete {
+		// An owner that is added just before an object is deleted whatever its version does not save it, see GC-53.
+		if d.GetDeleteOptions().Preconditions.ResourceVersion != nil && m.OneIn(5) {
+			m.disown(d)
+		}
+		return
+	}
+	switch m.Rand.IntN(20) {
+	case 0:
+		m.user()
+	case 1, 2, 3:
+		m.Event()
+	case 4, 5, 6:
+		m.changes.Work()
+	}
+}
+
+// disown has a user change the owners of an object that the collector is about to delete.
+func (m *model) disown(d clienttesting.DeleteAction) {
+	for _, o := range m.metadata.Of(d.GetResource()) {
+		if o.GetName() == d.GetName() && o.GetNamespace() == d.GetNamespace() && m.metadata.IsServed(d.GetResource()) {
+			m.Note("user changes the owners of %s %s", o.GetName(), o.GetUID())
+			m.metadata.Change(d.GetResource(), o, func(o metav1.Object) { o.SetOwnerReferences(m.refs(o.GetNamespace())) })
+			return
+		}
+	}
+}
+
+// TestWhateverHappensWhatIsOwnedStaysAndWhatIsNotGoes has owners deleted in all ways and created anew, references
+// changed, kinds come and go, requests fail and the collector restarted, while the caches are behind.
+func TestWhateverHappensWhatIsOwnedStaysAndWhatIsNotGoes(t *testing.T) {
+	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
+}
+
+func (m *model) run() {
+	m.metadata, m.served = simulation.ServeMetadata(m.World), &catalogue{}
+	m.metadata.Meanwhile, m.metadata.Done = m.meanwhile, m.checkRequest
+	m.metadata.Version(laterJobs.resource, jobs.resource)
+	m.metadata.Custom = map[schema.GroupVersionResource]bool{jobs.resource: true, laterJobs.resource: true}
+	m.defined = m.OneIn(2)
+	m.metadata.Define(customResourceDefinitions, "jobs.batch", m.defined)
+	m.metadata.Serve(laterJobs.resource, m.OneIn(2))
+	m.inForeground, m.orphaning = map[types.UID]bool{}, map[types.UID]bool{}
+	for range m.Rand.IntN(20) {
+		m.create()
+	}
+	m.Start = m.start
+	if m.OneIn(3) {
+		m.Lossy = func(runtime.Object) bool { return true }
+	}
+	m.Begin()
+	m.Play(func() {
+		if m.OneIn(2) {
+			m.user()
+		} else {
+			m.others()
+		}
+	}, func() { m.Clock.Step(time.Duration(m.Rand.IntN(300)) * time.Second) })
+	m.isOver = true
+	m.Settle(15*time.Minute, m.others)
+	m.check()
+}
+
+func (m *model) check() {
+	stored := map[types.UID]metav1.Object{}
+	for _, kind := range allKinds {
+		for _, o := range m.metadata.Of(kind.resource) {
+			stored[o.GetUID()] = o
+			m.checkObject(kind, o)
+		}
+	}
+	for uid, n := range m.c.graph.nodes {
+		o, exists := stored[uid]
+		if n.virtual || n.unwatched() || !exists || !sameReferences(n.owners, o.GetOwnerReferences()) {
+			m.t.Errorf("the graph has %v, virtual %v, owners %v, %d dependents", n, n.virtual, n.owners, len(n.dependents))
+		}
+		blocking := 0
+		for dependent, blocks := range n.dependents {
+			if m.c.graph.nodes[dependent.uid] != dependent || blocks != blocksOwner(dependent, n) {
+				m.t.Errorf("%v has the dependent %v", n, dependent)
+			}
+			if blocks {
+				blocking++
+			}
+		}
+		if n.blocking != blocking {
+			m.t.Errorf("%v has %d blocking dependents, not %d", n, blocking, n.blocking)
+		}
+	}
+	if left := append(m.c.attempt.left(), m.c.orphan.left()...); len(left) > 0 {
+		m.t.Errorf("work is left: %v", left)
+	}
+}
+
+func blocksOwner(dependent, owner *node) bool { return blocks(dependent.owners, owner.uid) }
+
+func (m *model) checkObject(kind *monitored, o metav1.Object) {
+	refs := o.GetOwnerReferences()
+	live := slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool { return m.owner(o, ref) == nil })
+	if n := m.c.graph.nodes[o.GetUID()]; n == nil {
+		m.t.Errorf("the graph lacks %s %s", kind.kind, o.GetName())
+	}
+	if o.GetDeletionTimestamp() != nil || len(live) < len(refs) {
+		m.t.Errorf("%s %s %s is left, with finalizers %v, owners %v",
+			kind.kind, o.GetName(), o.GetUID(), o.GetFinalizers(), refs)
+	}
+}
