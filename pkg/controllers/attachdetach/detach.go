@@ -70,7 +70,9 @@ func (c *attachDetachController) confirmNode(ctx context.Context, at place, why 
 	case !isSafe(node, at.volume, why):
 		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : "+
 			"volume is still in use by node, according to Node status", at.volume, at.node)}
-	case why == notForced && node != nil && reports(node, at.volume):
+	case node == nil && why == notForced && c.mayHaveUsed(at):
+		return unconfirmed{fmt.Errorf("node %s is gone, and may have used volume %q", at.node, at.volume)}
+	case node != nil && reports(node, at.volume):
 		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : "+
 			"the node still reports that it is attached", at.volume, at.node)}
 	}
@@ -98,8 +100,17 @@ func (c *attachDetachController) detach(
 	}
 }
 
+// mayHaveUsed reports whether a node that is gone used a volume last, or its deletion, which shows that, was not seen
+// yet.
+func (c *attachDetachController) mayHaveUsed(at place) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.world.nodes[at.node]
+	return n != nil && (n.exists || n.inUse[at.volume])
+}
+
 // reports reports whether the status of a node still tells the kubelet that a volume is attached. That is
-// possible only if the cache does not show the node.
+// possible only if the cache does not show the node, or shows an older state of it for long.
 func reports(n *corev1.Node, volume corev1.UniqueVolumeName) bool {
 	return slices.ContainsFunc(n.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == volume })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +120,68 @@ func TestAForcedDetachIsConfirmedByALiveRead(t *testing.T) {
 			controllertest.Change(t, s.Env, "", "a", tc.cached)
 			s.pass(soon)
 			s.is(tc.want...)
+		})
+	}
+}
+
+// The cache has shown a state of the node from before the volume was reported for so long that it counts (ATT-92).
+//
+// Pins ATT-80.
+func TestTheTimeForcesNoVolumeThatIsStillReported(t *testing.T) {
+	s := newStage(t, aNode("a", notReady), aVolume("v", once), aClaim("v"))
+	s.hide(&corev1.Node{})
+	s.Store(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.shows("a", "v")
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(maxWait + time.Minute)
+	s.is("v@a attached")
+	s.shows("a", "v")
+	if s.va("v", "a").DeletionTimestamp != nil {
+		t.Error("the volume is being detached")
+	}
+	s.hide()
+	s.pass(lastBackoff)
+	s.is()
+	s.shows("a")
+}
+
+// A kubelet has said that it uses a volume, which the cache does not show yet, when its node is deleted.
+//
+// Pins ATT-99.
+func TestTheLastStateOfANodeThatIsGoneCounts(t *testing.T) {
+	last := aNode("a", uses("v"))
+	for name, gone := range map[string]func(*stage){
+		"seen later": func(s *stage) {
+			s.pass(soon) // which shows that the volume is in use
+			s.Remove(s.t, last)
+			s.pass(10 * time.Second)
+			s.is("v@a attached")
+			s.lose(last)
+		},
+		"seen while it is read": func(s *stage) {
+			vanish := sync.OnceFunc(func() {
+				s.Remove(s.t, last)
+				s.Uncache(s.t, last)
+				s.c.nodeChanged(last)
+			})
+			s.Intercept("get nodes a", func(action) error { vanish(); return nil })
+			s.pass(soon)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+			controllertest.Change(t, s.Env, "", "a", uses())
+			s.pass(soon)
+			s.hide(&corev1.Node{})
+			controllertest.Change(t, s.Env, "", "a", uses("v"))
+			s.Remove(t, aPod("pod", "a", "v"))
+			gone(s)
+			s.pass(maxWait / 2)
+			s.is("v@a attached listed")
+			s.pass(maxWait / 2)
+			s.is()
+			s.wantForced("reason=timeout 1")
 		})
 	}
 }

@@ -26,7 +26,7 @@ func compare(a, b value) differences {
 	return differences{policy: a.policy != b.policy, label: a.label.conflictsWith(b.label)}
 }
 
-// between returns the conflicts of two pods, that of the first one first.
+// between returns the conflicts of two pods, each of them as the first one sees it, and then as the other one does.
 func between(pod, with types.NamespacedName, is, other value, found differences) []conflict {
 	var all []conflict
 	add := func(property, own, others string) {

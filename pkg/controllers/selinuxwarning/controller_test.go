@@ -258,6 +258,41 @@ func TestThePodOfAnEventIsGone(t *testing.T) {
 	}
 }
 
+// A pod that is gone, and not yet forgotten, does not keep others from hearing of their conflicts.
+func TestThePodOfOneOfSeveralEventsIsGone(t *testing.T) {
+	told := func(own, other, label string) string {
+		return fmt.Sprintf(`Normal SELinuxLabelConflict SELinuxLabel ":::s0:%s" conflicts with pod %s %s":::s0:%s"%s`, own, other, twoWarns, label, theSame)
+	}
+	mounting, not := driver(ptr.To(true)), driver(nil)
+	for name, tc := range map[string]struct {
+		before *storagev1.CSIDriver
+		seen   []string
+		then   string
+		want   []string
+	}{
+		"SEL-56: a new pod": {
+			mounting, []string{"ns/o", "ns/p"}, "ns/q",
+			[]string{told("c3", "o", "c1"), told("c3", "p", "c2"), told("c2", "q", "c3")},
+		},
+		"SEL-50, SEL-56: a driver that begins to mount with labels": {
+			not, []string{"ns/o", "ns/p", "ns/q"}, "ns/q",
+			[]string{told("c2", "q", "c3"), told("c3", "p", "c2")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gone := user("ns", "o", "s0:c1")
+			f := begin(t, world(gone, user("ns", "p", "s0:c2"), user("ns", "q", "s0:c3"))...)
+			f.Cache(t, tc.before)
+			f.see(t, tc.seen...)
+			f.RecordedEvents()
+			f.Uncache(t, gone)
+			f.Cache(t, mounting)
+			f.see(t, tc.then)
+			f.WantEvents(t, tc.want...)
+		})
+	}
+}
+
 // Pins SEL-18, SEL-23, SEL-26 and SEL-51.
 func TestAPodWithSeveralLabelsIsRetried(t *testing.T) {
 	twice := func(p *corev1.Pod) {

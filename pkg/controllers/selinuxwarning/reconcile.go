@@ -3,6 +3,7 @@ package selinuxwarning
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,9 +57,20 @@ func (c *warner) isMountable(driver string) (bool, error) {
 	return found && mountsWithLabel(object), err
 }
 
-// report emits an event on the pod of each conflict, until one of the pods is gone.
+// report emits an event on the pod of each conflict. They are reported once only, so that a pod that is gone must not
+// keep others from hearing of theirs.
 func (c *warner) report(conflicts []conflict) error {
-	for _, one := range conflicts {
+	for both := range slices.Chunk(conflicts, 2) {
+		if err := c.reportBetween(both); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportBetween reports a conflict of two pods, as each of them sees it, until one of them is gone.
+func (c *warner) reportBetween(both []conflict) error {
+	for _, one := range both {
 		pod, found, err := reconcile.Found(c.pods.Pods(one.pod.Namespace).Get(one.pod.Name))
 		if !found || !c.uses.has(one.pod, pod.UID) {
 			return err

@@ -73,7 +73,7 @@ func (v *volume) remove(pod types.NamespacedName) {
 	delete(v.conflicts, was)
 }
 
-// conflictsOf returns the conflicts of pods, both ways: of each pair once, that of the pod first.
+// conflictsOf returns the conflicts of pods: of each pair once, as between does.
 func (v *volume) conflictsOf(pods []types.NamespacedName) []conflict {
 	var all []conflict
 	done := sets.New[types.NamespacedName]()
