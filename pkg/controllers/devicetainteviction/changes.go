@@ -130,7 +130,7 @@ func (c *evictionController) ruleChanged(old, rule *resourcev1beta2.DeviceTaintR
 	name := ""
 	if rule != nil {
 		name = rule.Name
-		c.loop.Add(keyOf(rule.Name, rule.UID))
+		c.queue.Add(keyOf(rule.Name, rule.UID))
 	}
 	if old != nil {
 		name = old.Name

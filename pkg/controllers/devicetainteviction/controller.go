@@ -117,6 +117,7 @@ type evictionController struct {
 	rules   rulelisters.DeviceTaintRuleLister
 	metrics controllerMetrics
 	loop    *reconcile.Loop[item]
+	queue   reconcile.Queue[item] // the loop, but in tests
 
 	mu           sync.Mutex
 	begun        bool // nobody is judged before
@@ -157,6 +158,7 @@ func newController(env controller.Env, config config) (*evictionController, erro
 	c.loop = reconcile.New(env, reconcile.Options[item]{
 		Queue: controllerName, Workers: config.workers, Namespace: func(i item) string { return i.Namespace },
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watchPods(pods.Informer())
 	c.watchClaims(claims.Informer())
 	c.watchSlices(slices)

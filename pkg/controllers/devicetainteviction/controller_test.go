@@ -390,6 +390,45 @@ func TestWhenTheStatusOfARuleIsWritten(t *testing.T) {
 	}
 }
 
+// The cache may show the status before that only after the decision that it is right. Pins DTE-68.
+func TestAStatusThatTheCacheShowsLateIsCorrected(t *testing.T) {
+	former := rule("r", everything, noExecute, func(r *resourcev1beta2.DeviceTaintRule) {
+		condition := conditionFor(r, counts{})
+		condition.LastTransitionTime = metav1.NewTime(epoch.Add(-time.Minute))
+		r.Status.Conditions = []metav1.Condition{condition}
+	})
+	env, c := fixture(t, former, claim("d", "p", "d", tolerates("r", 600)), pod("d"))
+	queue, rules := &controllertest.Queue[item]{}, &controllertest.Captured{}
+	c.watchRules(rules)
+	c.queue = queue
+	report := func() {
+		if err := c.reconcile(env.Context(), keyOf("r", "uid-of-r")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report()
+	hide(t, env, c, pod("d"))
+	env.Clock.Step(reportPeriod)
+	report()
+	if got := statuses(t, env); len(got) != 1 {
+		t.Fatalf("applied %q", got)
+	}
+	queue.Clear()
+	late := former.DeepCopy()
+	late.Status.Conditions[0] = conditionFor(late, counts{pods: 1, namespaces: 1})
+	late.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch)
+	late.ResourceVersion = "2"
+	env.Cache(t, late)
+	rules.Handler.OnUpdate(former, late)
+	if len(queue.Take()) != 1 {
+		t.Error("the rule is not looked at again")
+	}
+	report()
+	if got := statuses(t, env); len(got) != 2 || got[1] != "NotStarted " {
+		t.Errorf("applied %q", got)
+	}
+}
+
 // Pins DTE-25.
 func TestAStatusThatIsRefusedIsRetried(t *testing.T) {
 	env, c := fixture(t, rule("r", everything, noExecute))

@@ -34,7 +34,7 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		c.loop.AddAfter(key, reconcile.RecheckAfter)
+		c.queue.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return fmt.Errorf("evicting pod %s: %w", key.NamespacedName, err)
@@ -55,7 +55,7 @@ func (c *evictionController) dueAppointment(key item) (made appointment, due boo
 		return appointment{}, false
 	}
 	if left := made.due.Sub(c.Clock.Now()); left > 0 {
-		c.loop.AddAfter(key, left)
+		c.queue.AddAfter(key, left)
 		return appointment{}, false
 	}
 	return made, true

@@ -82,7 +82,7 @@ func (c *evictionController) beginRules(left map[types.UID]int) error {
 			c.taints.rules[rule.Name] = rule
 		}
 		if evicts || !isCurrent(shownCondition(rule), rule) {
-			c.loop.Add(keyOf(rule.Name, rule.UID))
+			c.queue.Add(keyOf(rule.Name, rule.UID))
 		}
 	}
 	return nil
@@ -95,6 +95,6 @@ func (c *evictionController) takeOver(left handover) {
 	}
 	for key, made := range left.appointments {
 		c.appointments.set(key, made)
-		c.loop.AddAfter(item{NamespacedName: key, uid: made.uid}, made.due.Sub(c.Clock.Now()))
+		c.queue.AddAfter(item{NamespacedName: key, uid: made.uid}, made.due.Sub(c.Clock.Now()))
 	}
 }

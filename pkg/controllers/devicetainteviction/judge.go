@@ -42,7 +42,7 @@ func (c *evictionController) judge(key types.NamespacedName) {
 	default:
 		c.logger.V(2).Info("Pod is to be evicted", "pod", key, "node", pod.Spec.NodeName, "due", is.due)
 		c.appointments.set(key, appointment{pod.UID, is})
-		c.loop.AddAfter(item{NamespacedName: key, uid: pod.UID}, is.due.Sub(c.Clock.Now()))
+		c.queue.AddAfter(item{NamespacedName: key, uid: pod.UID}, is.due.Sub(c.Clock.Now()))
 		c.reportLater(existing.reasons)
 		c.reportLater(is.reasons)
 	}
@@ -90,7 +90,7 @@ func (c *evictionController) isCached(key types.NamespacedName, uid types.UID) b
 func (c *evictionController) reportLater(reasons []reason) {
 	for _, why := range reasons {
 		if why.isRule() && c.rules != nil { // the predecessor may have had rules
-			c.loop.AddAfter(keyOf(why.rule, why.uid), reportPeriod)
+			c.queue.AddAfter(keyOf(why.rule, why.uid), reportPeriod)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 	if isCurrent(shown, rule) {
 		// A time in the future is that of a clock that was ahead. Waiting for it could take hours.
 		if ago := now.Sub(shown.LastTransitionTime.Time); ago >= 0 && ago < reportPeriod {
-			c.loop.AddAfter(key, reportPeriod-ago)
+			c.queue.AddAfter(key, reportPeriod-ago)
 			return nil
 		}
 	}
@@ -49,6 +49,14 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 		return fmt.Errorf("applying the status of DeviceTaintRule %s: %w", rule.Name, err)
 	}
 	return nil
+}
+
+// statusChanged enqueues a rule that evicts pods when the cache shows another status of it. An update may have been left
+// out because the cache showed an older status, which was right again by then.
+func (c *evictionController) statusChanged(rule *resourcev1beta2.DeviceTaintRule) {
+	if rule.Spec.Taint.Effect == resourcev1beta2.DeviceTaintEffectNoExecute {
+		c.queue.AddAfter(keyOf(rule.Name, rule.UID), reportPeriod)
+	}
 }
 
 // shownCondition returns the condition in the status of a rule, nil if it has none.

@@ -61,8 +61,11 @@ func (c *evictionController) watchRules(rules cache.SharedIndexInformer) {
 	watch.ObjectsEvery(rules, 0, watch.Funcs[*resourcev1beta2.DeviceTaintRule]{
 		Add: func(_ reconcile.Lane, rule *resourcev1beta2.DeviceTaintRule) { c.ruleChanged(nil, rule) },
 		Update: func(_ reconcile.Lane, old, rule *resourcev1beta2.DeviceTaintRule) {
-			if old.UID != rule.UID || !equality.Semantic.DeepEqual(old.Spec, rule.Spec) {
+			switch {
+			case old.UID != rule.UID || !equality.Semantic.DeepEqual(old.Spec, rule.Spec):
 				c.ruleChanged(old, rule)
+			case !equality.Semantic.DeepEqual(shownCondition(old), shownCondition(rule)):
+				c.statusChanged(rule)
 			}
 		},
 		Delete: func(rule *resourcev1beta2.DeviceTaintRule) { c.ruleChanged(rule, nil) },

@@ -43,28 +43,33 @@ func (c *claimController) podEntryNeedsWork(pod *corev1.Pod, entry *corev1.PodRe
 	case err != nil:
 		return true
 	case !found:
-		return entry.ResourceClaimTemplateName != nil && c.isToGenerate(pod, entry)
+		return entry.ResourceClaimTemplateName != nil && c.isToReplace(pod, entry, *name)
 	case mustBeOwn && c.isForPod(pod, claim) != nil:
 		return false
 	}
 	return pod.Spec.NodeName != "" && c.isToReserve(pod, claim)
 }
 
-// isToGenerate reports whether the missing claim of an entry is generated for the pod, and not for
-// its PodGroup.
-func (c *claimController) isToGenerate(pod *corev1.Pod, entry *corev1.PodResourceClaim) bool {
+// isToReplace reports whether there is something to do about the recorded claim of an entry, which is missing: another
+// one is to be generated for the pod, or was generated for its PodGroup and is to be recorded.
+func (c *claimController) isToReplace(pod *corev1.Pod, entry *corev1.PodResourceClaim, recorded string) bool {
 	group, err := c.groupOf(pod)
 	if err != nil {
 		return true
 	}
 	consumer, err := resourceclaim.BindTo(pod, group, entry)
-	return err == nil && consumer.Resource == "pods"
+	if err != nil || consumer.Resource == "pods" {
+		return err == nil
+	}
+	claim, err := c.claimOf(c.groupOwner(group), entry.Name)
+	return err != nil || claim != nil && claim.Name != recorded
 }
 
 // isToReserve reports whether a claim is allocated, and neither reserved for the pod nor for its
-// PodGroup.
+// PodGroup. One that is being deleted gets no more consumers: the API server refuses them.
 func (c *claimController) isToReserve(pod *corev1.Pod, claim *resourcev1.ResourceClaim) bool {
-	return claim.Status.Allocation != nil && !resourceclaim.IsReservedForPod(pod, claim, c.podGroups) && resourceclaim.CanBeReserved(claim)
+	return claim.Status.Allocation != nil && claim.DeletionTimestamp == nil &&
+		!resourceclaim.IsReservedForPod(pod, claim, c.podGroups) && resourceclaim.CanBeReserved(claim)
 }
 
 // isForPod returns an error if a claim was generated neither for a pod nor for its PodGroup. The

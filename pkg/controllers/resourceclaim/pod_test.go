@@ -478,6 +478,7 @@ func TestReserve(t *testing.T) {
 		"RCLM-21: for one more":                {defaults, []runtime.Object{pod(onNode, static), claim(inUse("a"))}, []string{reserving}, []consumer{{Resource: "pods", Name: "a", UID: "a"}, {Resource: "pods", Name: "pod", UID: "pod"}}, ""},
 		"RCLM-21: generated":                   {defaults, []runtime.Object{pod(onNode, with(ofTemplate("gpu", "template")), recorded("gpu", "claim")), claim(inUse(), generatedFor("pod", "gpu"))}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
 		"RCLM-21: reserved":                    {defaults, []runtime.Object{pod(onNode, static), claim(inUse("pod"))}, nil, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
+		"RCLM-72: being deleted":               {defaults, []runtime.Object{pod(onNode, static), claim(inUse("a"), terminating)}, nil, []consumer{{Resource: "pods", Name: "a", UID: "a"}}, ""},
 		"RCLM-21: not allocated":               {defaults, []runtime.Object{pod(onNode, static), claim()}, nil, nil, ""},
 		"RCLM-20: no node":                     {defaults, []runtime.Object{pod(static), claim(inUse())}, nil, nil, ""},
 		"RCLM-21: not needed":                  {defaults, []runtime.Object{pod(onNode, with(ofTemplate("x", "template"), ofClaim("gpu", "claim")), notNeeded("x")), claim(inUse())}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},

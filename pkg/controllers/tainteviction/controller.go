@@ -89,6 +89,11 @@ type evictionController struct {
 	nodeLoop  *reconcile.Loop[string]
 	podLoop   *reconcile.Loop[types.NamespacedName]
 	evictions *reconcile.Loop[identity]
+
+	// The queues are those of the loops, but in tests.
+	nodeQueue     reconcile.Queue[string]
+	podQueue      reconcile.Queue[types.NamespacedName]
+	evictionQueue reconcile.Queue[identity]
 }
 
 // newController returns nil if nothing is evicted.
@@ -114,6 +119,7 @@ func newController(env controller.Env, config config) (*evictionController, erro
 	c.evictions = reconcile.New(env, reconcile.Options[identity]{
 		Queue: "noexec_taint_eviction", Workers: evictors, Namespace: func(i identity) string { return i.Namespace },
 	}, c.evict)
+	c.nodeQueue, c.podQueue, c.evictionQueue = c.nodeLoop, c.podLoop, c.evictions
 	c.watch(core.Pods().Informer(), core.Nodes().Informer())
 	return c, nil
 }

@@ -48,7 +48,7 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 	err = c.delete(ctx, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.evictions.AddAfter(key, reconcile.RecheckAfter)
+		c.evictionQueue.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return err
@@ -68,7 +68,7 @@ func (c *evictionController) isDue(key identity, now time.Time) bool {
 	}
 	left := made.due.Sub(now)
 	if left > 0 {
-		c.evictions.AddAfter(key, left)
+		c.evictionQueue.AddAfter(key, left)
 	}
 	return left <= 0
 }

@@ -22,19 +22,19 @@ func (c *evictionController) watch(pods, nodes cache.SharedIndexInformer) {
 		Delete: func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
 	})
 	watch.ObjectsEvery(nodes, 0, watch.Funcs[*corev1.Node]{
-		Add: func(lane reconcile.Lane, node *corev1.Node) { c.nodeLoop.Enqueue(lane, node.Name) },
+		Add: func(lane reconcile.Lane, node *corev1.Node) { c.nodeQueue.Enqueue(lane, node.Name) },
 		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
 			if !sameNoExecute(old, node) {
-				c.nodeLoop.Enqueue(lane, node.Name)
+				c.nodeQueue.Enqueue(lane, node.Name)
 			}
 		},
-		Delete: func(node *corev1.Node) { c.nodeLoop.Enqueue(reconcile.Gone(node), node.Name) },
+		Delete: func(node *corev1.Node) { c.nodeQueue.Enqueue(reconcile.Gone(node), node.Name) },
 	})
 }
 
 func (c *evictionController) enqueue(lane reconcile.Lane, pod *corev1.Pod) {
 	if c.mayMatter(pod) {
-		c.podLoop.Enqueue(lane, reconcile.KeyOf(pod))
+		c.podQueue.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }
 
