@@ -39,6 +39,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
@@ -82,11 +83,19 @@ type disruptionController struct {
 	selectors *owners.Selectors[*policyv1.PodDisruptionBudget]
 	workloads *workloads
 	writes    *writes.Memory
+	podStore  cache.Store
+	written   map[types.NamespacedName]ownWrite // of the one worker
 
-	budgetLoop  *reconcile.Loop[types.NamespacedName]
-	recheckLoop *reconcile.Loop[types.NamespacedName]
-	staleLoop   *reconcile.Loop[types.NamespacedName]
+	budgetQueue  reconcile.Queue[types.NamespacedName]
+	budgetLoop   *reconcile.Loop[types.NamespacedName]
+	recheckQueue reconcile.Queue[types.NamespacedName]
+	recheckLoop  *reconcile.Loop[types.NamespacedName]
+	staleQueue   reconcile.Queue[types.NamespacedName]
+	staleLoop    *reconcile.Loop[types.NamespacedName]
 }
+
+// ownWrite is the last status of a budget that was written: its version, and the version of the evictions in it.
+type ownWrite struct{ version, evictions string }
 
 func build(env controller.Env, _ config) (*disruptionController, error) {
 	scales, err := env.Scales()
@@ -106,6 +115,8 @@ func newController(env controller.Env, scales scale.ScalesGetter) *disruptionCon
 		podsOf:    index.NewSelectedPods(core.Pods().Informer()),
 		selectors: owners.NewSelectors(parseSelector),
 		workloads: newWorkloads(env, scales),
+		podStore:  core.Pods().Informer().GetStore(),
+		written:   map[types.NamespacedName]ownWrite{},
 		writes:    writes.New(env.Clock, writes.Stores{budgetResource: budgets.Informer().GetStore()}),
 	}
 	oneWorker := func(queue string) reconcile.Options[types.NamespacedName] {
@@ -114,6 +125,7 @@ func newController(env controller.Env, scales scale.ScalesGetter) *disruptionCon
 	c.budgetLoop = reconcile.New(env, oneWorker("disruption"), c.reconcile)
 	c.recheckLoop = reconcile.New(env, oneWorker("disruption_recheck"), c.recheck)
 	c.staleLoop = reconcile.New(env, oneWorker("stale_pod_disruption"), c.reconcileStale)
+	c.budgetQueue, c.recheckQueue, c.staleQueue = c.budgetLoop, c.recheckLoop, c.staleLoop
 	c.watch(budgets.Informer(), core.Pods().Informer())
 	return c
 }

@@ -115,6 +115,7 @@ func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
 		p.Status.DisruptedPods = map[string]metav1.Time{"a": ago(time.Minute), "b": ago(time.Hour), "gone": ago(0)}
 	}), pod("a"), pod("b"), pod("c"))
+	b.CacheOf(t, &corev1.Pod{}).Bookmark("7")
 	b.MustReconcile(t)
 	got := b.wrote(t)
 	if diff := cmp.Diff(map[string]metav1.Time{"a": ago(time.Minute)}, got.DisruptedPods); diff != "" {
@@ -125,6 +126,30 @@ func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 	}
 	want := []string{"Warning NotDeleted Pod was expected by PDB n/n to be deleted but it wasn't"}
 	b.WantEvents(t, want...)
+}
+
+// An evicted pod that the cache of pods shows only later is not counted as healthy, however often the budget is
+// reconciled meanwhile. Pins PDB-48.
+func TestEvictionsAreKeptUntilTheCacheIsAsNew(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
+		p.Status.DisruptedPods = map[string]metav1.Time{"new": metav1.NewTime(start)}
+	}), pod("a"), pod("b"))
+	b.CompleteWrites("poddisruptionbudgets")
+	check := func(healthy int32, evictions int) {
+		t.Helper()
+		b.MustReconcile(t)
+		is := controllertest.MustStored[*policyv1.PodDisruptionBudget](t, b.Env, "n", "pdb")
+		if is.Status.CurrentHealthy != healthy || len(is.Status.DisruptedPods) != evictions {
+			t.Errorf("got %+v, want %d healthy pods and %d evictions", is.Status, healthy, evictions)
+		}
+		b.Cache(t, is)
+		b.Clock.Step(2 * writes.Window)
+	}
+	check(2, 1)
+	b.Cache(t, pod("new", func(p *corev1.Pod) { p.ResourceVersion = "6" }))
+	check(2, 1)
+	b.Cache(t, pod("new", beingDeleted, func(p *corev1.Pod) { p.ResourceVersion = "8" }))
+	check(2, 0)
 }
 
 // Pins PDB-47.

@@ -28,6 +28,7 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 	}
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
+		delete(c.written, key)
 		c.writes.ForgetAll(key)
 		return nil
 	}
@@ -52,6 +53,9 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 // account computes the status of a budget and writes it if it has changed. Its errors are not
 // wrapped: users read them in the status of the budget.
 func (c *disruptionController) account(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
+	// Before the pods, or the version could be newer than they are. Where pods are stored apart from budgets, the
+	// comparison means nothing; then evictions are kept for two minutes, or as if the cache were never behind.
+	older := writes.IsOlder(c.podStore.LastStoreSyncResourceVersion(), c.evictionsAsOf(budget))
 	selected, err := c.selectedBy(budget)
 	if err != nil {
 		return err
@@ -61,7 +65,7 @@ func (c *disruptionController) account(ctx context.Context, budget *policyv1.Pod
 		return err
 	}
 	now := c.Clock.Now()
-	evicted := judgeEvictions(budget.Status.DisruptedPods, selected, now)
+	evicted := judgeEvictions(budget.Status.DisruptedPods, selected, older, now)
 	for _, pod := range evicted.overdue {
 		c.Record(notDeleted(budget, pod))
 	}
@@ -128,7 +132,7 @@ func (c *disruptionController) write(
 		return nil
 	}
 	if delay := c.writes.StatusDelay(budget); delay > 0 && answersAlike(budget, status) {
-		c.budgetLoop.AddAfter(reconcile.KeyOf(budget), delay)
+		c.budgetQueue.AddAfter(reconcile.KeyOf(budget), delay)
 		return nil
 	}
 	changed := budget.DeepCopy()
@@ -156,22 +160,32 @@ func (c *disruptionController) updateStatus(ctx context.Context, budget *policyv
 	if err != nil {
 		return err
 	}
+	c.written[reconcile.KeyOf(budget)] = ownWrite{version: written.ResourceVersion, evictions: c.evictionsAsOf(budget)}
 	c.writes.Wrote(budget, budgetResource, written.ResourceVersion)
 	c.writes.WroteStatus(budget, written.ResourceVersion)
 	return nil
+}
+
+// evictionsAsOf returns a version of a budget that has all evictions that are recorded in it. The controller's own
+// writes, which record none, do not count: otherwise the cache of pods would be older than the budget most of the time.
+func (c *disruptionController) evictionsAsOf(budget *policyv1.PodDisruptionBudget) string {
+	if last := c.written[reconcile.KeyOf(budget)]; last.version == budget.ResourceVersion {
+		return last.evictions
+	}
+	return budget.ResourceVersion
 }
 
 // recheckAt enqueues a budget for the moment after a time, unless that is zero: the record of an eviction expires when
 // its time has passed.
 func (c *disruptionController) recheckAt(key types.NamespacedName, at time.Time) {
 	if !at.IsZero() {
-		c.recheckLoop.AddAfter(key, max(at.Sub(c.Clock.Now()), time.Millisecond))
+		c.recheckQueue.AddAfter(key, max(at.Sub(c.Clock.Now()), time.Millisecond))
 	}
 }
 
 // recheck moves a budget whose time has come to the queue of budgets. That is no failure: the limit for all failed keys
 // together delays neither it nor, because of it, others.
 func (c *disruptionController) recheck(_ context.Context, key types.NamespacedName) error {
-	c.budgetLoop.Add(key)
+	c.budgetQueue.Add(key)
 	return nil
 }

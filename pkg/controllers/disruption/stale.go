@@ -32,7 +32,7 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 		return nil
 	}
 	if wait > 0 {
-		c.staleLoop.AddAfter(key, wait)
+		c.staleQueue.AddAfter(key, wait)
 		return nil
 	}
 	patch, err := unmarking(pod, now)
@@ -42,7 +42,7 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	err = pods.PatchStatus(ctx, c.Client, pod, patch)
 	switch {
 	case apierrors.IsNotFound(err): // deleted after all, unless this is the answer of an admission webhook
-		c.staleLoop.AddAfter(key, reconcile.RecheckAfter)
+		c.staleQueue.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return fmt.Errorf("resetting the condition %s of pod %s: %w", corev1.DisruptionTarget, key, err)

@@ -1,6 +1,8 @@
 package disruption
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,26 +66,34 @@ type evictions struct {
 	next time.Time
 }
 
-func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, now time.Time) evictions {
+// judgeEvictions judges recorded evictions by the pods that a cache shows. If that may be older than the evictions,
+// those of pods that it does not show, or shows as being deleted, are pending too: it may yet show the evicted pod, new
+// or of the same name, as healthy.
+func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, older bool, now time.Time) evictions {
 	found := evictions{pending: map[string]metav1.Time{}}
 	if len(recorded) == 0 {
 		return found
 	}
+	shown := map[string]*corev1.Pod{}
 	for _, pod := range selected {
-		at, evicted := recorded[pod.Name]
-		if !evicted || pod.DeletionTimestamp != nil {
-			continue
-		}
-		due := at.Add(evictionTimeout)
-		if due.Before(now) {
-			found.overdue = append(found.overdue, pod)
-			continue
-		}
-		found.pending[pod.Name] = at
-		if found.next.IsZero() || due.Before(found.next) {
-			found.next = due
+		if _, evicted := recorded[pod.Name]; evicted && pod.DeletionTimestamp == nil {
+			shown[pod.Name] = pod
 		}
 	}
+	for name, at := range recorded {
+		due := at.Add(evictionTimeout)
+		pod := shown[name]
+		switch {
+		case pod != nil && due.Before(now):
+			found.overdue = append(found.overdue, pod)
+		case pod != nil || older && !due.Before(now):
+			found.pending[name] = at
+			if found.next.IsZero() || due.Before(found.next) {
+				found.next = due
+			}
+		}
+	}
+	slices.SortFunc(found.overdue, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return found
 }
 

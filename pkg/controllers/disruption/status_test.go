@@ -79,6 +79,7 @@ func TestJudgeEvictions(t *testing.T) {
 		name     string
 		recorded map[string]metav1.Time
 		pods     []*corev1.Pod
+		older    bool
 		pending  map[string]metav1.Time
 		overdue  []string
 		next     time.Time
@@ -106,9 +107,15 @@ func TestJudgeEvictions(t *testing.T) {
 			name: "PDB-25: from the future of a skewed clock", recorded: map[string]metav1.Time{"a": at(-time.Minute)},
 			pods: []*corev1.Pod{pod("a")}, pending: map[string]metav1.Time{"a": at(-time.Minute)}, next: start.Add(3 * time.Minute),
 		},
+		{
+			name: "PDB-48: of pods that an older cache does not show yet, and of one that has expired", older: true,
+			recorded: map[string]metav1.Time{"a": at(0), "b": at(time.Minute), "c": at(2*time.Minute + 1)},
+			pods:     []*corev1.Pod{pod("b", beingDeleted), pod("c", beingDeleted)},
+			pending:  map[string]metav1.Time{"a": at(0), "b": at(time.Minute)}, next: start.Add(time.Minute),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := judgeEvictions(tc.recorded, tc.pods, start)
+			got := judgeEvictions(tc.recorded, tc.pods, tc.older, start)
 			if diff := cmp.Diff(tc.pending, got.pending); diff != "" {
 				t.Errorf("pending: %s", diff)
 			}

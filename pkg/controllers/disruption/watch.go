@@ -19,10 +19,10 @@ import (
 func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedIndexInformer) {
 	watch.Objects(budgetInformer, watch.Funcs[*policyv1.PodDisruptionBudget]{
 		Add: func(lane reconcile.Lane, budget *policyv1.PodDisruptionBudget) {
-			c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
+			c.budgetQueue.Enqueue(lane, reconcile.KeyOf(budget))
 		},
 		Update: c.budgetUpdated,
-		Delete: func(budget *policyv1.PodDisruptionBudget) { c.budgetLoop.Add(reconcile.KeyOf(budget)) },
+		Delete: func(budget *policyv1.PodDisruptionBudget) { c.budgetQueue.Add(reconcile.KeyOf(budget)) },
 	})
 	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
@@ -41,7 +41,7 @@ func (c *disruptionController) budgetUpdated(lane reconcile.Lane, _, budget *pol
 	if !lane.IsBacklog() && c.writes.IsEcho(budget) {
 		return
 	}
-	c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
+	c.budgetQueue.Enqueue(lane, reconcile.KeyOf(budget))
 }
 
 // podUpdated ignores changes that a budget does not depend on, which are most, and resyncs: budgets are resynced
@@ -68,7 +68,7 @@ func (c *disruptionController) wakeBudgets(lane reconcile.Lane, pod *corev1.Pod)
 
 func (c *disruptionController) enqueue(lane reconcile.Lane, budgets []*policyv1.PodDisruptionBudget) {
 	for _, budget := range budgets {
-		c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
+		c.budgetQueue.Enqueue(lane, reconcile.KeyOf(budget))
 	}
 }
 
@@ -93,8 +93,8 @@ func (c *disruptionController) awaitStale(lane reconcile.Lane, pod *corev1.Pod) 
 	switch wait, candidate := untilStale(pod, c.Clock.Now()); {
 	case !candidate:
 	case wait > 0:
-		c.staleLoop.AddAfter(reconcile.KeyOf(pod), wait)
+		c.staleQueue.AddAfter(reconcile.KeyOf(pod), wait)
 	default:
-		c.staleLoop.Enqueue(lane, reconcile.KeyOf(pod))
+		c.staleQueue.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }

@@ -1,7 +1,6 @@
 package horizontalpodautoscaler
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -127,21 +126,25 @@ func limitRate(in tempering, stabilized int32, past *history, b behavior) (int32
 
 // highestAllowed returns the largest size that the policies allow.
 func highestAllowed(in tempering, past *history, d direction) int32 {
-	return allowed(in, past, d, slices.Min, slices.Max, func(start int64, p autoscalingv2.HPAScalingPolicy) float64 {
+	return allowed(in, past, d, slices.Min, slices.Max, func(start int64, p autoscalingv2.HPAScalingPolicy) int64 {
 		if p.Type == autoscalingv2.PodsScalingPolicy {
-			return float64(start + int64(p.Value))
+			return start + int64(p.Value)
 		}
-		return math.Ceil(float64(start) * (1 + float64(p.Value)/100))
+		percent := start * (100 + int64(p.Value))
+		if percent%100 > 0 { // rounded up
+			return percent/100 + 1
+		}
+		return percent / 100
 	})
 }
 
 // lowestAllowed returns the smallest size that the policies allow.
 func lowestAllowed(in tempering, past *history, d direction) int32 {
-	return allowed(in, past, d, slices.Max, slices.Min, func(start int64, p autoscalingv2.HPAScalingPolicy) float64 {
+	return allowed(in, past, d, slices.Max, slices.Min, func(start int64, p autoscalingv2.HPAScalingPolicy) int64 {
 		if p.Type == autoscalingv2.PodsScalingPolicy {
-			return float64(start - int64(p.Value))
+			return start - int64(p.Value)
 		}
-		return math.Trunc(float64(start) * (1 - float64(p.Value)/100))
+		return start * (100 - int64(p.Value)) / 100
 	})
 }
 
@@ -150,7 +153,7 @@ func lowestAllowed(in tempering, past *history, d direction) int32 {
 // since. Without a policy there is no change.
 func allowed(
 	in tempering, past *history, d direction, least, most func([]int32) int32,
-	apply func(start int64, p autoscalingv2.HPAScalingPolicy) float64,
+	apply func(start int64, p autoscalingv2.HPAScalingPolicy) int64,
 ) int32 {
 	if d.selected == autoscalingv2.DisabledPolicySelect || len(d.policies) == 0 {
 		return in.current
@@ -158,7 +161,7 @@ func allowed(
 	var limits []int32
 	for _, p := range d.policies {
 		start := int64(in.current) - within(past.added, period(p), in.now) + within(past.removed, period(p), in.now)
-		limits = append(limits, ceiling(apply(start, p)))
+		limits = append(limits, saturate(apply(start, p)))
 	}
 	if d.selected == autoscalingv2.MinChangePolicySelect {
 		return least(limits)

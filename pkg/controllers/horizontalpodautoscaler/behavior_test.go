@@ -89,6 +89,8 @@ func TestTemperByBehaviorLimitsTheRate(t *testing.T) {
 		"up by pods":                        {99, 3, 1, 100, asDefaulted(), history{}, "7" + ready + "True:ScaleUpLimit"},
 		"up by percent":                     {99, 10, 1, 100, asDefaulted(), history{}, "20" + ready + "True:ScaleUpLimit"},
 		"up by the smallest":                {99, 10, 1, 100, behavior{up: rules(smallest, podsPolicy(4, 15), percentPolicy(100, 15))}, history{}, "14" + ready + "True:ScaleUpLimit"},
+		"HPA-81: up percent is exact":       {999, 50, 1, 1000, behavior{up: rules(largest, percentPolicy(10, 15))}, history{}, "55" + ready + "True:ScaleUpLimit"},
+		"HPA-81: down percent is exact":     {1, 100, 1, 100, behavior{down: rules(largest, percentPolicy(90, 15))}, history{}, "10" + ready + "True:ScaleDownLimit"},
 		"up percent is rounded up":          {99, 3, 1, 100, behavior{up: rules(largest, percentPolicy(10, 15))}, history{}, "4" + ready + "True:ScaleUpLimit"},
 		"up disabled":                       {99, 3, 1, 100, behavior{up: rules(disabled, podsPolicy(4, 15))}, history{}, "3" + ready + "True:ScaleUpLimit"},
 		"up to the maximum":                 {99, 10, 1, 15, asDefaulted(), history{}, "15" + ready + "True:TooManyReplicas"},
