@@ -142,6 +142,7 @@ func (m *model) run(t *testing.T) {
 	}
 	m.user()
 	m.Begin()
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(func() { m.finish(false) }, m.user)
 	m.Faulty = false
 	m.Drain()

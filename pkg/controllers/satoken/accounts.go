@@ -31,7 +31,7 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	var bound []*corev1.Secret
 	for _, secret := range tokensOf(k.account(), secrets) {
 		if of := secretKey(secret); of.accountUID != k.uid {
-			c.loop.Add(of)
+			c.queue.Add(of)
 			continue
 		}
 		bound = append(bound, secret)
@@ -43,7 +43,7 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 		return err
 	}
 	if account != nil {
-		c.loop.AddAfter(k, reconcile.RecheckAfter) // it may be deleted before the cache shows it again
+		c.queue.AddAfter(k, reconcile.RecheckAfter) // it may be deleted before the cache shows it again
 		return nil
 	}
 	var failures []error

@@ -98,6 +98,7 @@ type tokenController struct {
 	tokens   cache.Indexer // of the Secrets, with the index by account
 	known    *seenSecrets
 	loop     *reconcile.Loop[key] // one for both kinds of keys: they share the name of its metrics
+	queue    reconcile.Queue[key] // that of the loop
 }
 
 // newController returns nil if there is no key to sign with.
@@ -124,6 +125,7 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 		Queue: "serviceaccount_tokens_service", Workers: 2 * cfg.concurrentSyncs,
 		Namespace: func(k key) string { return k.namespace },
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watch(accounts.Informer(), secrets.Informer())
 	return c, nil
 }

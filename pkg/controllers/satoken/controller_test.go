@@ -152,10 +152,13 @@ func TestReconcileRequests(t *testing.T) {
 			[]string{"get serviceaccounts sa", "get secrets s"}},
 		"SAT-32, SAT-68: secret gone, not referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "x")), nil, []string{"get serviceaccounts sa"}},
-		"SAT-32, SAT-68: secret gone, account not in the cache": {
-			secretKey(full("u1")), nil, objects(account("sa", "u1", "s")), []string{}},
-		"SAT-32: secret gone, account of another UID in the cache": {
-			secretKey(full("u1")), objects(account("sa", "u2", "s")), nil, []string{}},
+		"SAT-92: secret gone, account not in the cache": {
+			secretKey(full("u1")), nil, objects(account("sa", "u1", "s")),
+			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
+		"SAT-92: secret gone, its account too": {
+			secretKey(full("u1")), nil, nil, []string{"get serviceaccounts sa"}},
+		"SAT-32, SAT-92: secret gone, account of another UID in the cache": {
+			secretKey(full("u1")), objects(account("sa", "u2", "s")), nil, []string{"get serviceaccounts sa"}},
 		"SAT-32: secret gone, account of another UID live": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(account("sa", "u2", "s")), []string{"get serviceaccounts sa"}},
 		"SAT-32: secret gone, no UID named": {
@@ -287,7 +290,7 @@ func TestARefusalWithoutAnEvent(t *testing.T) {
 	}
 }
 
-// The Secret is gone indeed: nothing is sent for it again. Pins SAT-86.
+// The Secret is gone indeed: nothing is written for it again. Pins SAT-86.
 func TestASecretThatIsGoneIsNotDeletedAgain(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1")))
 	gone := apierrors.NewNotFound(corev1.Resource("secrets"), "s")
@@ -302,7 +305,7 @@ func TestASecretThatIsGoneIsNotDeletedAgain(t *testing.T) {
 	env.Requests()
 	before := c.loop.Inspect().Reconciled
 	env.EventuallyAsTimePasses(t, "its key is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled > before })
-	env.WantRequests(t)
+	env.WantRequests(t, "get serviceaccounts sa")
 }
 
 // The account comes and goes while the watch of accounts is broken: no event tells of it. Pins SAT-81.
@@ -312,14 +315,17 @@ func TestAnAccountThatTheCacheNeverShows(t *testing.T) {
 	env.Fake.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return reads.Add(1) == 1, account("sa", "u1"), nil
 	})
+	env.Intercept("delete secrets s", func(clienttesting.Action) error {
+		if n := reads.Load(); n != 2 {
+			t.Errorf("the account was read %d times", n)
+		}
+		return nil
+	})
 	env.Run(t, c)
 	env.EventuallyAsTimePasses(t, "the secret is deleted", time.Second, func() bool {
 		_, err := env.Client.CoreV1().Secrets("ns").Get(t.Context(), "s", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	if n := reads.Load(); n != 2 {
-		t.Errorf("the account was read %d times", n)
-	}
 }
 
 // A list that lacks an account looks like its deletion. No event tells when it is deleted indeed. Pins SAT-91.

@@ -20,6 +20,6 @@ func (c *tokenController) takeOver() {
 	}
 	for _, k := range left.secrets {
 		c.known.addOlder(k)
-		c.loop.Enqueue(reconcile.Backlog, k)
+		c.queue.Enqueue(reconcile.Backlog, k)
 	}
 }

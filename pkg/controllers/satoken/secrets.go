@@ -48,27 +48,21 @@ func (c *tokenController) findAccount(ctx context.Context, k key, lacking needs)
 	}
 	live, err := c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
 	if live != nil && (cached == nil || cached.UID != live.UID) {
-		c.loop.AddAfter(k, reconcile.RecheckAfter)
+		c.queue.AddAfter(k, reconcile.RecheckAfter)
 	}
 	return live, err
 }
 
-// reconcileAbsentSecret removes the references to a deleted Secret. An account that is not
-// cached needs no request: it was deleted with its references, or is so new that it has none.
+// reconcileAbsentSecret removes the references to a deleted Secret. The cache is not asked whether there is an account:
+// it may be behind that of Secrets, or lack the account, and no event would bring the key back.
 func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) error {
-	account, err := c.cachedAccount(k.namespace, k.accountName, k.accountUID)
-	if err != nil {
-		return err
-	}
-	if account != nil {
-		err = c.removeReference(ctx, k)
-	}
+	err := c.removeReference(ctx, k)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // what was interrupted is left to the successor
 	case apierrors.IsNotFound(err):
 		// The account is gone, as the cache will show. Or an admission webhook says so, or a proxy.
-		c.loop.AddAfter(k, reconcile.RecheckAfter)
+		c.queue.AddAfter(k, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return err
@@ -90,7 +84,7 @@ func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev
 // no event follows: so the key is checked again.
 func (c *tokenController) concluded(k key, doing, name string, err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		c.loop.AddAfter(k, reconcile.RecheckAfter)
+		c.queue.AddAfter(k, reconcile.RecheckAfter)
 		return nil
 	}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 func (c *tokenController) watch(accounts, secrets cache.SharedIndexInformer) {
 	watch.ObjectsEvery(accounts, 0, watch.Funcs[*corev1.ServiceAccount]{
 		Update: func(_ reconcile.Lane, old, account *corev1.ServiceAccount) { c.accountUpdated(old, account) },
-		Delete: func(account *corev1.ServiceAccount) { c.loop.Add(accountKey(account)) },
+		Delete: func(account *corev1.ServiceAccount) { c.queue.Add(accountKey(account)) },
 	})
 	watch.ObjectsEvery(secrets, 0, watch.Funcs[*corev1.Secret]{
 		Add:    c.secretAdded,
@@ -24,14 +24,14 @@ func (c *tokenController) watch(accounts, secrets cache.SharedIndexInformer) {
 // observed. Existing accounts are not reconciled, so other updates are irrelevant.
 func (c *tokenController) accountUpdated(old, account *corev1.ServiceAccount) {
 	if old.UID != account.UID {
-		c.loop.Add(accountKey(old))
+		c.queue.Add(accountKey(old))
 	}
 }
 
 func (c *tokenController) secretAdded(lane reconcile.Lane, secret *corev1.Secret) {
 	if isToken(secret) {
 		c.known.add(secretKey(secret))
-		c.loop.Enqueue(lane, secretKey(secret))
+		c.queue.Enqueue(lane, secretKey(secret))
 	}
 }
 
@@ -45,6 +45,6 @@ func (c *tokenController) secretUpdated(lane reconcile.Lane, old, secret *corev1
 
 func (c *tokenController) secretDeleted(secret *corev1.Secret) {
 	if isToken(secret) {
-		c.loop.Add(secretKey(secret))
+		c.queue.Add(secretKey(secret))
 	}
 }

@@ -81,6 +81,22 @@ func TestOneMigrationOfAResourceRuns(t *testing.T) {
 	w.WantRequests(t, "update storageversionmigrations/status m")
 }
 
+// A migration is replaced by one of another resource while the watch is interrupted: the next migration of its own
+// resource does not wait for it. Pins SVM-71.
+func TestBothResourcesOfAnUpdateAreLookedAt(t *testing.T) {
+	w := newWorld(t)
+	migrations := &controllertest.Captured{}
+	w.c.watch(migrations)
+	migrations.Handler.OnUpdate(newMigration("m"), newMigration("m", of("", "secrets"), func(m *migrationType) { m.UID = "successor" }))
+	var queued []string
+	for _, key := range w.c.runner.Keys(func(string) bool { return true }) {
+		queued = append(queued, key.Key)
+	}
+	if want := []string{"secrets", "widgets.example.com"}; !slices.Equal(queued, want) {
+		t.Errorf("queued are %q, want %q", queued, want)
+	}
+}
+
 // Pins SVM-63, SVM-11, SVM-20, SVM-60, SVM-22, SVM-38 and SVM-45.
 func TestADefinitionShowsItsMigration(t *testing.T) {
 	w := newWorld(t, newMigration("m"))

@@ -28,8 +28,12 @@ func resourceOf(migration *svm) schema.GroupResource {
 func (c *migrationController) watch(migrations cache.SharedIndexInformer) {
 	watch.Objects(migrations, watch.Funcs[*svm]{
 		Add: c.seen,
-		Update: func(lane reconcile.Lane, _, migration *svm) {
+		Update: func(lane reconcile.Lane, old, migration *svm) {
 			c.seen(lane, migration)
+			// Another resource means that the migration was replaced while the watch was interrupted.
+			if of := resourceOf(old); of != resourceOf(migration) {
+				c.runner.Enqueue(lane, of)
+			}
 		},
 		Delete: c.deleted,
 	})
