@@ -8,11 +8,11 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// handover is what an instance hands over: where it would look for the next free block, and the
-// blocks that it has chosen for nodes which the cache has not shown with them.
+// handover is what an instance hands over: where it would look for the next free block, and what nodes hold, also
+// those that the cache has shown. The successor may begin with a cache that a list has filled which lacks some of them.
 type handover struct {
-	next    map[division]int
-	unshown []holding
+	next     map[division]int
+	holdings []holding
 }
 
 // division is a range of the cluster and the bits of the network part of its blocks.
@@ -44,27 +44,26 @@ func (r *ranges) handOver() handover {
 		left.next[division{s.cluster, s.bits}] = s.next
 	}
 	for _, all := range r.holdings {
-		for _, h := range all {
-			if !h.shown {
-				left.unshown = append(left.unshown, h)
-			}
-		}
+		left.holdings = append(left.holdings, all...)
 	}
 	return left
 }
 
-// takeOver adds what a predecessor handed over, and returns the nodes concerned. Another process
-// may have held the lease in between: what nodes are known to hold is newer. If a node may have blocks
-// of which one is held by others by now, it gets others, and the rest stays held.
+// takeOver adds what a predecessor handed over, unless the cache has shown it, and returns the nodes concerned. Another
+// process may have held the lease in between: what nodes are known to hold is newer. If a node may have blocks of which
+// one is held by others by now, it gets others, and the rest stays held.
 func (r *ranges) takeOver(left handover) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sets {
 		s.next = left.next[division{s.cluster, s.bits}]
 	}
-	for _, h := range left.unshown {
+	for _, h := range left.holdings {
 		if r.find(h.incarnation) >= 0 {
 			continue
+		}
+		if h.shown {
+			h.lose()
 		}
 		if slices.ContainsFunc(h.prefixes, r.isHeld) {
 			if !h.isUnsettled() {

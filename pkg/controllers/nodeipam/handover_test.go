@@ -112,6 +112,20 @@ func TestNodesThatWereHandedOver(t *testing.T) {
 		}
 		w.queued.Want(t)
 	})
+	t.Run("IPAM-52: one that the cache has shown, and a list lacked since", func(t *testing.T) {
+		w := newWorld(t, single, node("n"))
+		w.allot(t, "n")
+		w.show(t, node("n"), node("n", "10.0.0.0/24"))
+		w.Uncache(t, node("n")) // which the handlers are not told any more
+		w.succeed(t, single)
+		if err := w.reconcile(w.Context(), "n"); err != nil || w.ranges.sets[0].used != 1 {
+			t.Errorf("%d blocks are held while the node exists, want 1; %v", w.ranges.sets[0].used, err)
+		}
+		w.Env.Remove(t, node("n"))
+		if err := w.reconcile(w.Context(), "n"); err != nil || w.ranges.sets[0].used != 0 {
+			t.Errorf("%d blocks are held, want none; %v", w.ranges.sets[0].used, err)
+		}
+	})
 	t.Run("IPAM-39: a live read that fails frees nothing", func(t *testing.T) {
 		w := newWorld(t, single, node("n"), node("other"))
 		w.allot(t, "n")

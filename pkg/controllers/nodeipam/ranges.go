@@ -57,6 +57,9 @@ func (h holding) awaited(now time.Time) bool {
 // isUnsettled reports whether the prefixes may be those of the node.
 func (h holding) isUnsettled() bool { return h.unknown || !h.written.IsZero() }
 
+// lose says that the cache does not show the prefixes any more.
+func (h *holding) lose() { h.shown, h.written, h.unknown = false, time.Time{}, true }
+
 func (h holding) all() []netip.Prefix { return slices.Concat(h.former, h.prefixes) }
 
 // newRanges returns ranges that call retry with a waiting node for each block that is freed.
@@ -230,8 +233,7 @@ func (r *ranges) lost(who incarnation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := r.find(who); i >= 0 {
-		h := &r.holdings[who.name][i]
-		h.shown, h.written, h.unknown = false, time.Time{}, true
+		r.holdings[who.name][i].lose()
 	}
 }
 
