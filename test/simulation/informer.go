@@ -9,11 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/apps"
 	"k8s.io/client-go/informers/batch"
+	"k8s.io/client-go/informers/coordination"
 	"k8s.io/client-go/informers/core"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/informers/resource"
+	"k8s.io/client-go/informers/scheduling"
+	storageinformers "k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controller"
@@ -29,6 +34,20 @@ func (s *scope) Apps() apps.Interface     { return apps.New(factory{s.w}, "", ni
 func (s *scope) Core() core.Interface     { return core.New(factory{s.w}, "", nil) }
 func (s *scope) Batch() batch.Interface   { return batch.New(factory{s.w}, "", nil) }
 func (s *scope) Policy() policy.Interface { return policy.New(factory{s.w}, "", nil) }
+
+func (s *scope) Coordination() coordination.Interface {
+	return coordination.New(factory{s.w}, "", nil)
+}
+
+func (s *scope) Resource() resource.Interface     { return resource.New(factory{s.w}, "", nil) }
+func (s *scope) Scheduling() scheduling.Interface { return scheduling.New(factory{s.w}, "", nil) }
+
+func (s *scope) Storage() storageinformers.Interface {
+	return storageinformers.New(factory{s.w}, "", nil)
+}
+
+// Filtered returns the whole: the worlds have nothing that the filters of their controllers leave out.
+func (s *scope) Filtered(controller.Filter) informers.SharedInformerFactory { return s }
 
 type factory struct{ w *World }
 
@@ -55,16 +74,23 @@ type informer struct {
 	seen     int // how much of the history
 	handlers []cache.ResourceEventHandler
 	pending  []func() // notifications of the handlers
+
+	lost          losses
+	unlisted      bool // it has not listed yet
+	registrations []*registration
 }
 
-func (i *informer) HasSynced() bool { return true }
+func (i *informer) HasSynced() bool { return !i.unlisted }
 
 func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	i.handlers = append(i.handlers, h)
+	r := &registration{i: i, done: make(chan struct{})}
+	i.registrations = append(i.registrations, r)
 	for _, object := range i.shown() {
 		i.pending = append(i.pending, func() { h.OnAdd(object, true) })
 	}
-	return nil, nil
+	r.expect()
+	return r, nil
 }
 
 func (i *informer) AddEventHandlerWithResyncPeriod(
@@ -114,36 +140,59 @@ func (i *informer) show(object runtime.Object) {
 
 // deliver has the cache show the next change.
 func (i *informer) deliver() {
+	if i.w.server.unserved[i.resource] {
+		return
+	}
+	if i.unlisted {
+		i.relist()
+		return
+	}
 	history := i.w.server.of(i.resource).history
 	if i.seen >= len(history) {
 		return
 	}
 	next := history[i.seen]
 	i.seen++
-	if next.deleted {
+	name := nameOf(accessor(next.object))
+	_, lost := i.lost[name]
+	switch {
+	case next.deleted && lost: // no event tells of it
+	case next.deleted:
 		must(i.GetIndexer().Delete(next.object))
 		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(next.object) })
-	} else {
+	default:
 		i.show(next.object)
 	}
+	delete(i.lost, name)
 	i.GetIndexer().Bookmark(strconv.Itoa(next.version))
 }
 
 // relist has the cache show everything as it is, without what happened in between.
 func (i *informer) relist() {
+	if i.w.server.unserved[i.resource] {
+		return
+	}
+	i.unlisted = false
+	defer i.listed()
 	st, indexer := i.w.server.of(i.resource), i.GetIndexer()
-	i.seen = len(st.history)
+	i.seen, i.lost = len(st.history), i.lose()
 	for _, old := range i.shown() {
 		name := nameOf(accessor(old))
-		if _, ok := st.objects[name]; ok {
+		_, exists := st.objects[name]
+		if _, lost := i.lost[name]; exists && !lost {
 			continue
 		}
 		must(indexer.Delete(old))
 		last := cache.DeletedFinalStateUnknown{Key: cache.ObjectName(name).String(), Obj: old}
-		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(last) })
+		i.tell(func(h cache.ResourceEventHandler) {
+			h.OnDelete(last)
+			i.told(name)
+		})
 	}
 	for _, name := range sortedNames(st.objects) {
-		i.show(st.objects[name])
+		if _, lost := i.lost[name]; !lost {
+			i.show(st.objects[name])
+		}
 	}
 	indexer.Bookmark(strconv.Itoa(i.w.server.version))
 }

@@ -20,6 +20,9 @@ func newOf[T runtime.Object](zero T) runtime.Object {
 // Queue is the work queue of a world. Whatever the reason, a key that failed is retried after 20 ms, doubled up to
 // 10 s.
 type Queue[K comparable] struct {
+	// AnyOrder has keys taken in any order, instead of that in which they were added.
+	AnyOrder bool
+
 	w        *World
 	work     func(context.Context, K) error
 	now      []K
@@ -82,8 +85,18 @@ func (q *Queue[K]) next() (next time.Time, ok bool) {
 	return next, ok
 }
 
+// shuffle moves a random key to the front, whatever the order in which they were added.
+func (q *Queue[K]) shuffle() {
+	slices.SortFunc(q.now, func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	n := q.w.Rand.IntN(len(q.now))
+	q.now[0], q.now[n] = q.now[n], q.now[0]
+}
+
 func (q *Queue[K]) run(ctx context.Context) {
 	q.promote()
+	if q.AnyOrder {
+		q.shuffle()
+	}
 	key := q.now[0]
 	q.now = q.now[1:]
 	err := q.work(ctx, key)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,9 +71,15 @@ type server struct {
 	version   int
 	created   int
 	resources map[schema.GroupVersionResource]*storage
+	// storedAs are further versions of resources, and unserved those that are not served.
+	storedAs map[schema.GroupVersionResource]schema.GroupVersionResource
+	unserved map[schema.GroupVersionResource]bool
 }
 
 func (s *server) of(resource schema.GroupVersionResource) *storage {
+	if stored, ok := s.storedAs[resource]; ok {
+		resource = stored
+	}
 	if s.resources[resource] == nil {
 		s.resources[resource] = &storage{objects: map[types.NamespacedName]runtime.Object{}}
 	}
@@ -101,6 +108,7 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 	if action.GetResource().Resource == "events" {
 		return false, nil, nil
 	}
+	s.w.between()
 	request := action.GetVerb() + " " + action.GetResource().Resource
 	isRead := action.GetVerb() == "get" || action.GetVerb() == "list"
 	fault := s.w.fault()
@@ -138,14 +146,14 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 		return s.list(a)
 	case clienttesting.CreateAction: // updates are of this type too
 		if action.GetVerb() == "create" {
-			return s.create(resource, action.GetNamespace(), a.GetObject().DeepCopyObject())
+			return s.createFor(resource, action.GetNamespace(), a.GetObject().DeepCopyObject())
 		}
 		return s.update(resource, action.GetSubresource(), a.GetObject().DeepCopyObject())
 	case clienttesting.PatchAction:
 		return s.patch(a)
 	case clienttesting.DeleteAction:
 		name := types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
-		return nil, s.delete(resource, name, a.GetDeleteOptions())
+		return nil, s.deleteFor(resource, name, a.GetDeleteOptions())
 	case clienttesting.GetAction:
 		object, ok := s.of(resource).objects[types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}]
 		if !ok {
@@ -171,7 +179,7 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 	}
 	restrictions := a.GetListRestrictions()
 	for _, r := range restrictions.Fields.Requirements() {
-		if r.Field != "metadata.name" {
+		if r.Field != "metadata.name" && r.Field != "spec.nodeName" {
 			return nil, s.gap("list %s by the field %s", a.GetResource().Resource, r.Field)
 		}
 	}
@@ -180,12 +188,45 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 	for _, name := range sortedNames(objects) {
 		object := objects[name]
 		isIn := a.GetNamespace() == "" || name.Namespace == a.GetNamespace()
-		isNamed := restrictions.Fields.Matches(fields.Set{"metadata.name": name.Name})
-		if isIn && isNamed && restrictions.Labels.Matches(labels.Set(accessor(object).GetLabels())) {
+		isChosen := restrictions.Fields.Matches(selectable(object))
+		if isIn && isChosen && restrictions.Labels.Matches(labels.Set(accessor(object).GetLabels())) {
 			items = append(items, object.DeepCopyObject())
 		}
 	}
 	return list, meta.SetList(list, items)
+}
+
+// selectable returns what a list can select an object by.
+func selectable(object runtime.Object) fields.Set {
+	set := fields.Set{"metadata.name": accessor(object).GetName()}
+	if pod, ok := object.(*corev1.Pod); ok {
+		set["spec.nodeName"] = pod.Spec.NodeName
+	}
+	return set
+}
+
+// deleteFor deletes an object for the controller.
+func (s *server) deleteFor(
+	resource schema.GroupVersionResource, name types.NamespacedName, options metav1.DeleteOptions,
+) error {
+	stored := s.of(resource).objects[name]
+	err := s.delete(resource, name, options)
+	if err == nil && s.w.Deleted != nil {
+		s.w.Deleted(stored)
+	}
+	return err
+}
+
+// createFor creates an object for the controller.
+func (s *server) createFor(
+	resource schema.GroupVersionResource, namespace string, object runtime.Object,
+) (runtime.Object, error) {
+	if s.w.Refuse != nil {
+		if err := s.w.Refuse(object); err != nil {
+			return nil, err
+		}
+	}
+	return s.create(resource, namespace, object)
 }
 
 func (s *server) create(
@@ -249,7 +290,7 @@ func (s *server) update(
 		m.SetAnnotations(sent.GetAnnotations())
 		m.SetOwnerReferences(sent.GetOwnerReferences())
 		m.SetFinalizers(sent.GetFinalizers())
-		for _, field := range []string{"Spec", "Data", "Revision"} {
+		for _, field := range []string{"Spec", "Data", "Revision", "Secrets", "Subsets", "Endpoints", "Ports"} {
 			if f := is.FieldByName(field); f.IsValid() {
 				f.Set(from.FieldByName(field))
 			}
@@ -278,7 +319,7 @@ func (s *server) replace(resource schema.GroupVersionResource, stored, next runt
 		return stored.DeepCopyObject(), nil
 	}
 	was, is := reflect.ValueOf(stored).Elem().FieldByName("Spec"), reflect.ValueOf(next).Elem().FieldByName("Spec")
-	if is.IsValid() && !apiequality.Semantic.DeepEqual(was.Interface(), is.Interface()) {
+	if is.IsValid() && !apiequality.Semantic.DeepEqual(was.Interface(), is.Interface()) || sliceDiffers(stored, next) {
 		accessor(next).SetGeneration(accessor(next).GetGeneration() + 1)
 	}
 	if s.w.Validate != nil {
@@ -297,8 +338,9 @@ func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
 	}
-	if a.GetSubresource() != "" {
-		return nil, s.gap("patch of the %s of %s", a.GetSubresource(), resource.Resource)
+	isStatus := a.GetSubresource() == "status"
+	if a.GetSubresource() != "" && !isStatus || a.GetPatchType() == types.ApplyPatchType && !isStatus {
+		return nil, s.gap("patch of the %s of %s, type %s", a.GetSubresource(), resource.Resource, a.GetPatchType())
 	}
 	next, err := patched(stored, a.GetPatchType(), a.GetPatch())
 	if err != nil {
@@ -310,10 +352,23 @@ func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	if err := invalid(stored, next); err != nil {
 		return nil, err
 	}
+	if isStatus {
+		next = withStatus(stored, next)
+	}
 	return s.replace(resource, stored, next)
 }
 
-// patched returns what a patch makes of an object.
+// withStatus returns a stored object with the status of another state of it, and its annotations.
+func withStatus(stored, from runtime.Object) runtime.Object {
+	next := stored.DeepCopyObject()
+	status := reflect.ValueOf(from).Elem().FieldByName("Status")
+	reflect.ValueOf(next).Elem().FieldByName("Status").Set(status)
+	accessor(next).SetAnnotations(accessor(from).GetAnnotations())
+	return next
+}
+
+// patched returns what a patch makes of an object. Each field that is applied replaces what was there, lists too: all of
+// it counts as applied by the same manager.
 func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime.Object, error) {
 	text, err := json.Marshal(stored)
 	if err != nil {
@@ -323,7 +378,7 @@ func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime
 	switch kind {
 	case types.StrategicMergePatchType:
 		text, err = strategicpatch.StrategicMergePatch(text, patch, next)
-	case types.MergePatchType:
+	case types.MergePatchType, types.ApplyPatchType:
 		text, err = jsonpatch.MergePatch(text, patch)
 	default:
 		return nil, fmt.Errorf("unexpected type %s", kind)
@@ -349,6 +404,7 @@ func (s *server) delete(
 	}
 	next := stored.DeepCopyObject()
 	m = accessor(next)
+	m.SetFinalizers(finalizersOf(m.GetFinalizers(), options.PropagationPolicy))
 	grace := graceOf(next)
 	if options.GracePeriodSeconds != nil {
 		grace = *options.GracePeriodSeconds
@@ -357,6 +413,9 @@ func (s *server) delete(
 	if is := m.GetDeletionTimestamp(); is != nil { // the grace period can only be shortened
 		has := ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0)
 		if options.GracePeriodSeconds == nil || grace >= has {
+			if !slices.Equal(m.GetFinalizers(), accessor(stored).GetFinalizers()) {
+				s.put(resource, next)
+			}
 			return nil
 		}
 		began = is.Add(-time.Duration(has) * time.Second)
@@ -364,6 +423,7 @@ func (s *server) delete(
 	at := metav1.NewTime(began.Add(time.Duration(grace) * time.Second))
 	m.SetDeletionTimestamp(&at)
 	m.SetDeletionGracePeriodSeconds(&grace)
+	moveGeneration(next)
 	s.put(resource, next)
 	return nil
 }

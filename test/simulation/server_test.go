@@ -197,12 +197,12 @@ func TestWhatCannotBeAnsweredFailsTheTest(t *testing.T) {
 			_, err := pods.Patch(t.Context(), "p", types.JSONPatchType, []byte(`[]`), metav1.PatchOptions{})
 			return err
 		},
-		"patch of a status": func() error {
-			_, err := pods.Patch(t.Context(), "p", types.MergePatchType, empty, metav1.PatchOptions{}, "status")
+		"patch of another subresource": func() error {
+			_, err := pods.Patch(t.Context(), "p", types.MergePatchType, empty, metav1.PatchOptions{}, "resize")
 			return err
 		},
 		"list by a field": func() error {
-			_, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n"})
+			_, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.schedulerName=s"})
 			return err
 		},
 	} {

@@ -60,17 +60,27 @@ type World struct {
 	Start func(env controller.Env, left any) Instance
 	// Admit completes an object that is created.
 	Admit func(runtime.Object)
+	// Refuse is the answer to the creation of an object by the controller that the API server refuses.
+	Refuse func(runtime.Object) error
+	// Deleted sees an object that the controller has deleted, as it was.
+	Deleted func(runtime.Object)
 	// Validate checks a change of an object.
 	Validate func(old, new runtime.Object) error
 	// Restarts is how often the controller is restarted: once in as many steps, 0 for never.
 	Restarts int
+	// Hasty is how often other things happen while a request is under way: with one in as many requests, 0 for never.
+	Hasty int
 	// Faulty makes requests fail.
 	Faulty bool
+	// Lossy reports whether lists that fill caches may lack an object that exists, until Settle. Nil: they lack nothing.
+	Lossy func(runtime.Object) bool
 
 	t         testing.TB
 	server    *server
 	informers map[schema.GroupVersionResource]*informer
 	instance  Instance
+	working   Runner // the one that works
+	happens   func() // has one thing happen; nil if nothing may
 	trace     []string
 }
 
@@ -180,7 +190,7 @@ func (w *World) Begin() {
 
 // Play takes some hundred steps. Now and then other components do something, and less often users.
 func (w *World) Play(others, users func()) {
-	for range 100 + w.Rand.IntN(800) {
+	w.happens = func() {
 		switch n := w.Rand.IntN(100); {
 		case n < 18:
 			others()
@@ -190,6 +200,10 @@ func (w *World) Play(others, users func()) {
 			w.Step()
 		}
 	}
+	for range 100 + w.Rand.IntN(800) {
+		w.happens()
+	}
+	w.happens = nil
 	w.log("no more trouble")
 }
 
@@ -203,7 +217,7 @@ func (w *World) restart() {
 	w.log("RESTART %d", kind)
 	w.Env.Succeed(left)
 	for _, i := range w.informers {
-		i.handlers, i.pending = nil, nil
+		i.handlers, i.pending, i.registrations = nil, nil, nil
 	}
 	if kind != 1 { // with caches of its own
 		w.informers = map[schema.GroupVersionResource]*informer{}
@@ -214,8 +228,13 @@ func (w *World) restart() {
 // Step has one thing happen.
 func (w *World) Step() {
 	all := w.sorted()
+	if len(all) == 0 { // it has asked for none yet
+		w.work()
+		w.Clock.Step(time.Second)
+		return
+	}
 	i := all[w.Rand.IntN(len(all))]
-	if w.Restarts > 0 && w.Rand.IntN(w.Restarts) == 0 {
+	if w.Restarts > 0 && w.Rand.IntN(w.Restarts) == 0 && w.working == nil {
 		w.restart()
 		return
 	}
@@ -240,14 +259,17 @@ func (w *World) Step() {
 func (w *World) work() bool {
 	var ready []Runner
 	for _, r := range w.instance.Runners {
-		if r.ready() {
+		if r != w.working && r.ready() {
 			ready = append(ready, r)
 		}
 	}
 	if len(ready) == 0 {
 		return false
 	}
-	ready[w.Rand.IntN(len(ready))].run(w.Context())
+	before := w.working
+	w.working = ready[w.Rand.IntN(len(ready))]
+	w.working.run(w.Context())
+	w.working = before
 	return true
 }
 
@@ -256,7 +278,7 @@ func (w *World) Drain() {
 	for range 100000 {
 		busy := false
 		for _, i := range w.sorted() {
-			if i.seen < len(w.server.of(i.resource).history) {
+			if i.isBehind() {
 				i.deliver()
 				busy = true
 			}
@@ -279,6 +301,7 @@ func (w *World) Drain() {
 // the other components, and reports whether they did anything.
 func (w *World) Settle(horizon time.Duration, each func() bool) {
 	w.Faulty = false
+	w.find()
 	end := w.Clock.Now().Add(horizon)
 	for range 20000 {
 		w.Drain()

@@ -77,7 +77,8 @@ type publisher struct {
 	bundle     string
 	namespaces corelisters.NamespaceLister
 	configMaps corelisters.ConfigMapLister
-	measured   reconcile.Func[string] // reconcile, with metrics
+	measured   reconcile.Func[string]  // reconcile, with metrics
+	queue      reconcile.Queue[string] // the loop, except in tests
 	loop       *reconcile.Loop[string]
 }
 
@@ -99,6 +100,7 @@ func newPublisher(env controller.Env, cfg config) (*publisher, error) {
 	const help = "Number of namespace syncs happened in root ca cert publisher."
 	p.measured = certificates.Measured(env, "root_ca_cert_publisher", help, help, p.reconcile)
 	p.loop = reconcile.New(env, reconcile.Options[string]{Queue: "root_ca_cert_publisher", Workers: workers, Namespace: reconcile.OfNamespace}, p.measured)
+	p.queue = p.loop
 	p.watch(namespaces.Informer(), configMaps.Informer())
 	return p, nil
 }

@@ -34,7 +34,9 @@ func TestWhateverHappensEachNamespaceHasTheBundleInTheEnd(t *testing.T) {
 			bundle = []string{"one", "one", "other", ""}[n(4)]
 			env.ClusterCA = []byte(bundle)
 			p := must.Get(newPublisher(env, config{}))(t)
-			return simulation.Instance{Runners: []simulation.Runner{simulation.NewLoop(w, &p.loop, p.reconcile)}}
+			queue := simulation.NewQueue(w, p.reconcile)
+			p.queue = queue
+			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {

@@ -14,10 +14,10 @@ func (p *publisher) watch(namespaces, configMaps cache.SharedIndexInformer) {
 		Delete: func(cm *corev1.ConfigMap) { p.enqueueOwnerOf(reconcile.Gone(cm), cm) },
 	})
 	watch.Objects(namespaces, watch.Funcs[*corev1.Namespace]{
-		Add: func(lane reconcile.Lane, ns *corev1.Namespace) { p.loop.Enqueue(lane, ns.Name) },
+		Add: func(lane reconcile.Lane, ns *corev1.Namespace) { p.queue.Enqueue(lane, ns.Name) },
 		Update: func(lane reconcile.Lane, _, ns *corev1.Namespace) {
 			if ns.Status.Phase == corev1.NamespaceActive {
-				p.loop.Enqueue(lane, ns.Name)
+				p.queue.Enqueue(lane, ns.Name)
 			}
 		},
 	})
@@ -27,6 +27,6 @@ func (p *publisher) watch(namespaces, configMaps cache.SharedIndexInformer) {
 // ConfigMap, unless the API server ignores the field selector.
 func (p *publisher) enqueueOwnerOf(lane reconcile.Lane, cm *corev1.ConfigMap) {
 	if cm.Name == configMapName {
-		p.loop.Enqueue(lane, cm.Namespace)
+		p.queue.Enqueue(lane, cm.Namespace)
 	}
 }

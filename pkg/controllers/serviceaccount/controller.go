@@ -59,6 +59,7 @@ type serviceAccountController struct {
 	controller.Env
 	namespaces corelisters.NamespaceLister
 	accounts   corelisters.ServiceAccountLister
+	queue      reconcile.Queue[string] // the loop, except in tests
 	loop       *reconcile.Loop[string]
 }
 
@@ -70,6 +71,7 @@ func newController(env controller.Env, _ config) (*serviceAccountController, err
 		accounts:   accounts.Lister(),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "serviceaccount", Workers: workers, Namespace: reconcile.OfNamespace}, c.reconcile)
+	c.queue = c.loop
 	c.watch(namespaces.Informer(), accounts.Informer())
 	return c, nil
 }

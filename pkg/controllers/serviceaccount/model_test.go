@@ -20,7 +20,9 @@ func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 		w.Refuse = namespaces.Refusal
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
 			c := must.Get(newController(env, config{}))(t)
-			return simulation.Instance{Runners: []simulation.Runner{simulation.NewLoop(w, &c.loop, c.reconcile)}}
+			queue := simulation.NewQueue(w, c.reconcile)
+			c.queue = queue
+			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {

@@ -12,17 +12,17 @@ import (
 // resync, since no other event causes that.
 func (c *serviceAccountController) watch(namespaces, accounts cache.SharedIndexInformer) {
 	watch.ObjectsEvery(namespaces, 0, watch.Funcs[*corev1.Namespace]{
-		Add: func(lane reconcile.Lane, ns *corev1.Namespace) { c.loop.Enqueue(lane, ns.Name) },
+		Add: func(lane reconcile.Lane, ns *corev1.Namespace) { c.queue.Enqueue(lane, ns.Name) },
 		Update: func(lane reconcile.Lane, old, ns *corev1.Namespace) {
 			if becameActive(old, ns) {
-				c.loop.Enqueue(lane, ns.Name)
+				c.queue.Enqueue(lane, ns.Name)
 			}
 		},
 	})
 	watch.ObjectsEvery(accounts, 0, watch.Funcs[*corev1.ServiceAccount]{
 		Delete: func(account *corev1.ServiceAccount) {
 			if account.Name == accountName {
-				c.loop.Enqueue(reconcile.Gone(account), account.Namespace)
+				c.queue.Enqueue(reconcile.Gone(account), account.Namespace)
 			}
 		},
 	})

@@ -37,7 +37,7 @@ func TestCreated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t)
 			l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(context.Context, string) error { return nil })
-			err := l.Created("a", "secret a/s", tc.answer)
+			err := reconcile.Created(l, "a", "secret a/s", tc.answer)
 			if got := fmt.Sprint(err); err != nil && got != tc.want || err == nil && tc.want != "" {
 				t.Errorf("the error is %q, want %q", got, tc.want)
 			}

@@ -1,0 +1,286 @@
+package simulation
+
+import (
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Metadata is the part of a world for controllers that read the metadata of any kind.
+type Metadata struct {
+	w *World
+	// Meanwhile is called before a request is answered, for what happens while it is on its way.
+	Meanwhile func(clienttesting.Action)
+	// Done is called after a request was carried out, with the object before and after it, nil for none.
+	Done func(action clienttesting.Action, before, after metav1.Object)
+	// Custom are resources that refuse strategic merge patches, as custom ones do.
+	Custom map[schema.GroupVersionResource]bool
+}
+
+// ServeMetadata has the metadata client of a world see what is stored. Informers of metadata may not have listed yet
+// when they are asked for, or list what was stored some time ago.
+func ServeMetadata(w *World) *Metadata {
+	m := &Metadata{w: w, Custom: map[schema.GroupVersionResource]bool{}}
+	w.server.storedAs = map[schema.GroupVersionResource]schema.GroupVersionResource{}
+	w.server.unserved = map[schema.GroupVersionResource]bool{}
+	w.Env.Env.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("*", "*", m.react)
+	return m
+}
+
+// Serve begins or ends that a resource is served. Its objects stay.
+func (m *Metadata) Serve(resource schema.GroupVersionResource, served bool) {
+	m.w.log("served %s: %v", resource, served)
+	m.w.server.unserved[resource] = !served
+}
+
+// IsServed reports whether a resource is served.
+func (m *Metadata) IsServed(resource schema.GroupVersionResource) bool {
+	return !m.w.server.unserved[resource]
+}
+
+// Version makes a resource another version of the stored one.
+func (m *Metadata) Version(resource, stored schema.GroupVersionResource) {
+	m.w.server.storedAs[resource] = stored
+}
+
+// Of returns the metadata of all objects of a resource.
+func (m *Metadata) Of(resource schema.GroupVersionResource) []metav1.Object {
+	objects := m.w.server.of(resource).objects
+	var all []metav1.Object
+	for _, name := range sortedNames(objects) {
+		all = append(all, accessor(objects[name]))
+	}
+	return all
+}
+
+// Change changes the metadata of a stored object, as Of returns it.
+func (m *Metadata) Change(resource schema.GroupVersionResource, object metav1.Object, change func(metav1.Object)) {
+	stored := m.w.server.of(resource).objects[nameOf(object)]
+	if stored == nil || accessor(stored) != object {
+		panic("a change of what is not stored any more: " + object.GetName())
+	}
+	next := stored.DeepCopyObject()
+	change(accessor(next))
+	if invalid(stored, next) != nil {
+		return
+	}
+	_, err := m.w.server.replace(resource, stored, next)
+	must(err)
+}
+
+// Define stores or removes an object of a resource of which nothing but its name matters.
+func (m *Metadata) Define(resource schema.GroupVersionResource, name string, exists bool) {
+	objects := m.w.server.of(resource).objects
+	delete(objects, types.NamespacedName{Name: name})
+	if exists {
+		objects[types.NamespacedName{Name: name}] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+}
+
+func (m *Metadata) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	s, resource := m.w.server, action.GetResource()
+	if m.Meanwhile != nil {
+		m.Meanwhile(action)
+	}
+	group := schema.GroupResource{Group: resource.Group, Resource: resource.Resource}
+	patch, isPatch := action.(clienttesting.PatchAction)
+	switch {
+	case s.unserved[resource], m.w.Faulty && m.w.OneIn(60):
+		return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, action.GetVerb(), group, "",
+			"404 page not found", 0, true)
+	case isPatch && m.Custom[resource] && patch.GetPatchType() == types.StrategicMergePatchType:
+		return true, nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", group, "", "",
+			0, false)
+	case action.GetVerb() == "list":
+		return true, &metav1.List{}, nil // that it is served is all that is asked
+	}
+	before, name := m.stored(action), nameOfAction(action)
+	if action.GetVerb() != "get" && m.w.Faulty && m.w.OneIn(40) {
+		m.w.log("a webhook refuses %s %s: not found", action.GetVerb(), name)
+		return true, nil, apierrors.NewNotFound(group, name)
+	}
+	version := s.version
+	handled, object, err := s.react(action)
+	if m.Done != nil && s.version != version {
+		m.Done(action, before, m.stored(action))
+	}
+	if object == nil || err != nil {
+		return handled, nil, err
+	}
+	return handled, meta.AsPartialObjectMetadata(accessor(object)), nil
+}
+
+func nameOfAction(action clienttesting.Action) string {
+	if a, ok := action.(interface{ GetName() string }); ok {
+		return a.GetName()
+	}
+	return ""
+}
+
+func (m *Metadata) stored(action clienttesting.Action) metav1.Object {
+	name := types.NamespacedName{Namespace: action.GetNamespace(), Name: nameOfAction(action)}
+	object, ok := m.w.server.of(action.GetResource()).objects[name]
+	if !ok {
+		return nil
+	}
+	return accessor(object)
+}
+
+// DeleteWith deletes an object as a user or another component would, with options. Whether they are met is its answer.
+func (w *World) DeleteWith(
+	resource schema.GroupVersionResource, object metav1.Object, options metav1.DeleteOptions,
+) error {
+	policy := metav1.DeletionPropagation("")
+	if options.PropagationPolicy != nil {
+		policy = *options.PropagationPolicy
+	}
+	w.log("deleted %s %s %s", object.GetName(), object.GetUID(), policy)
+	return w.server.delete(resource, nameOf(object), options)
+}
+
+// finalizersOf are those that an object has when it is deleted.
+func finalizersOf(finalizers []string, policy *metav1.DeletionPropagation) []string {
+	if policy == nil {
+		return finalizers
+	}
+	next := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	switch *policy {
+	case metav1.DeletePropagationOrphan:
+		next = append(next, metav1.FinalizerOrphanDependents)
+	case metav1.DeletePropagationForeground:
+		next = append(next, metav1.FinalizerDeleteDependents)
+	}
+	return next
+}
+
+// AnyFor implements controller.Scope.
+func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	if i, ok := s.w.informers[resource]; ok {
+		return generic{informer: i}, nil
+	}
+	shared := cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	i := &informer{SharedIndexInformer: shared, w: s.w, resource: resource, unlisted: true}
+	s.w.informers[resource] = i
+	switch s.w.Rand.IntN(3) {
+	case 0:
+		i.relist()
+	case 1:
+		i.listOlder()
+	}
+	return generic{informer: i}, nil
+}
+
+type generic struct {
+	informers.GenericInformer
+	informer *informer
+}
+
+func (g generic) Informer() cache.SharedIndexInformer { return g.informer }
+
+// Release implements controller.Scope.
+func (s *scope) Release(shared cache.SharedIndexInformer) {
+	if i, ok := shared.(*informer); ok {
+		i.handlers, i.pending, i.registrations = nil, nil, nil
+		delete(s.w.informers, i.resource)
+	}
+}
+
+// listOlder has a new cache show what an API server that is behind lists.
+func (i *informer) listOlder() {
+	history := i.w.server.of(i.resource).history
+	if i.w.server.unserved[i.resource] || len(history) == 0 {
+		return
+	}
+	i.unlisted = false
+	i.seen = len(history) - i.w.Rand.IntN(min(len(history), 10)+1)
+	for _, past := range history[:i.seen] {
+		if past.deleted {
+			must(i.GetIndexer().Delete(past.object))
+		} else {
+			must(i.GetIndexer().Update(past.object))
+		}
+	}
+	i.w.log("%s is listed as of %d of %d changes", i.resource.Resource, i.seen, len(history))
+}
+
+// isBehind reports whether a cache has something to show.
+func (i *informer) isBehind() bool {
+	return !i.w.server.unserved[i.resource] && (i.unlisted || i.seen < len(i.w.server.of(i.resource).history))
+}
+
+// listed has the registrations wait for what is shown.
+func (i *informer) listed() {
+	for _, r := range i.registrations {
+		r.expect()
+	}
+}
+
+// registration is that of a handler.
+type registration struct {
+	i        *informer
+	expects  bool
+	isSynced bool
+	done     chan struct{}
+}
+
+// expect has the handler synced as soon as it knows what the cache shows.
+func (r *registration) expect() {
+	if r.i.unlisted || r.expects {
+		return
+	}
+	r.expects = true
+	synced := func() {
+		r.isSynced = true
+		close(r.done)
+	}
+	if len(r.i.pending) == 0 {
+		synced()
+		return
+	}
+	last := &r.i.pending[len(r.i.pending)-1]
+	before := *last
+	*last = func() {
+		before()
+		synced()
+	}
+}
+
+func (r *registration) HasSynced() bool                     { return r.isSynced }
+func (r *registration) HasSyncedChecker() cache.DoneChecker { return r }
+func (r *registration) Name() string                        { return r.i.resource.String() }
+func (r *registration) Done() <-chan struct{}               { return r.done }
+
+// Event has an event reach a cache, or a handler.
+func (w *World) Event() {
+	all := w.sorted()
+	if len(all) == 0 {
+		return
+	}
+	if i := all[w.Rand.IntN(len(all))]; w.OneIn(2) {
+		i.deliver()
+	} else {
+		i.notify()
+	}
+}
+
+// Work works on a key of the queue, and reports whether one was ready.
+func (q *Queue[K]) Work() bool {
+	if !q.ready() {
+		return false
+	}
+	q.run(q.w.Context())
+	return true
+}

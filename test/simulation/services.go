@@ -1,0 +1,357 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers/discovery"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+func (s *scope) Discovery() discovery.Interface { return discovery.New(factory{s.w}, "", nil) }
+
+// sliceDiffers reports whether an update of an EndpointSlice moves its generation: all do but those of annotations,
+// owners and finalizers.
+func sliceDiffers(stored, next runtime.Object) bool {
+	was, ok := stored.(*discoveryv1.EndpointSlice)
+	is, _ := next.(*discoveryv1.EndpointSlice)
+	return ok && !apiequality.Semantic.DeepEqual(
+		[]any{was.Endpoints, was.Ports, was.Labels, was.DeletionTimestamp},
+		[]any{is.Endpoints, is.Ports, is.Labels, is.DeletionTimestamp})
+}
+
+// moveGeneration does to an EndpointSlice what the beginning of its deletion does.
+func moveGeneration(deleted runtime.Object) {
+	if slice, ok := deleted.(*discoveryv1.EndpointSlice); ok {
+		slice.Generation++
+	}
+}
+
+// Backends are the users and kubelets of a world with Services, their pods and nodes with zones. All is in the namespace
+// ns.
+type Backends struct {
+	*World
+	// Spared reports whether users and kubelets leave an object alone. Default: none.
+	Spared func(metav1.Object) bool
+	// Shape makes the spec of a Service another one. Default: Random.
+	Shape func(*corev1.Service)
+}
+
+const (
+	backendNodes = 3
+	backendPods  = 8
+)
+
+// Populate creates what there is at the beginning.
+func (b *Backends) Populate() {
+	for i := range backendNodes {
+		b.Create(b.node(fmt.Sprint("n", i)))
+	}
+	for range b.Rand.IntN(backendPods) {
+		b.podUser()
+	}
+	b.serviceUser()
+}
+
+func (b *Backends) node(name string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	b.zone(node)
+	return node
+}
+
+// zone gives a node a zone, or none.
+func (b *Backends) zone(node *corev1.Node) {
+	node.Labels = map[string]string{corev1.LabelTopologyZone: fmt.Sprint("z", b.Rand.IntN(2))}
+	if b.OneIn(4) {
+		node.Labels = nil
+	}
+}
+
+// User is one thing that a user does.
+func (b *Backends) User() {
+	switch b.Rand.IntN(4) {
+	case 0:
+		b.nodeUser()
+	case 1:
+		b.serviceUser()
+	default:
+		b.podUser()
+	}
+}
+
+func (b *Backends) spares(object metav1.Object) bool { return b.Spared != nil && b.Spared(object) }
+
+func (b *Backends) nodeUser() {
+	name := fmt.Sprint("n", b.Rand.IntN(backendNodes))
+	node, ok := Get[*corev1.Node](b.World, "", name)
+	switch {
+	case !ok:
+		b.Create(b.node(name))
+	case b.OneIn(3) && !b.spares(node):
+		b.Delete(node, nil)
+	default:
+		b.Note("node %s is labelled", name)
+		Change(b.World, node, b.zone)
+	}
+}
+
+func (b *Backends) serviceUser() {
+	name := []string{"a", "a", "b"}[b.Rand.IntN(3)]
+	service, ok := Get[*corev1.Service](b.World, "ns", name)
+	shape := b.Shape
+	if shape == nil {
+		shape = b.Random
+	}
+	switch {
+	case !ok:
+		created := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		shape(created)
+		b.Create(created)
+	case b.OneIn(4) && !b.spares(service):
+		b.Delete(service, nil)
+	default:
+		b.Note("Service %s is edited", name)
+		Change(b.World, service, shape)
+	}
+}
+
+// Random is another Service. Only the first of its families stays.
+func (b *Backends) Random(s *corev1.Service) {
+	families := [][]corev1.IPFamily{
+		{corev1.IPv4Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol},
+		{corev1.IPv6Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol},
+	}
+	if of := s.Spec.IPFamilies; len(of) > 0 {
+		families = slices.DeleteFunc(families, func(f []corev1.IPFamily) bool { return f[0] != of[0] })
+	}
+	n := b.Rand.IntN
+	s.Spec = corev1.ServiceSpec{IPFamilies: families[n(len(families))], ClusterIP: "10.1.0.1"}
+	s.Spec.Selector = []map[string]string{{"app": "x"}, {"app": "x"}, {"app": "y"}, nil}[n(4)]
+	s.Spec.PublishNotReadyAddresses = n(4) == 0
+	if n(8) == 0 {
+		s.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	if n(3) == 0 {
+		s.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	b.Ports(s)
+	b.Describe(s)
+}
+
+// Ports gives a Service other ports.
+func (b *Backends) Ports(s *corev1.Service) {
+	port := func(name string, target intstr.IntOrString) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: target}
+	}
+	s.Spec.Ports = [][]corev1.ServicePort{
+		{port("http", intstr.FromString("http"))},
+		{port("http", intstr.FromInt32(8080))},
+		{port("http", intstr.FromString("http")), port("admin", intstr.FromString("admin"))},
+	}[b.Rand.IntN(3)]
+}
+
+// Describe gives a Service other labels and another distribution of its traffic.
+func (b *Backends) Describe(s *corev1.Service) {
+	s.Labels = map[string]string{"team": fmt.Sprint(b.Rand.IntN(3))}
+	s.Spec.TrafficDistribution = []*string{
+		nil, ptr.To(corev1.ServiceTrafficDistributionPreferClose), ptr.To(corev1.ServiceTrafficDistributionPreferSameNode),
+	}[b.Rand.IntN(3)]
+}
+
+func (b *Backends) podUser() {
+	name := fmt.Sprint("p", b.Rand.IntN(backendPods))
+	pod, ok := Get[*corev1.Pod](b.World, "ns", name)
+	switch {
+	case !ok:
+		b.Create(b.Pod(name, []string{"x", "x", "y"}[b.Rand.IntN(3)]))
+	case b.spares(pod):
+	case b.OneIn(2):
+		if pod.DeletionTimestamp == nil {
+			b.Delete(pod, nil)
+		}
+	case b.OneIn(3):
+		b.Note("pod %s is relabelled", name)
+		Change(b.World, pod, func(p *corev1.Pod) { p.Labels = map[string]string{"app": []string{"x", "y"}[b.Rand.IntN(2)]} })
+	}
+}
+
+// Pod is a pod to be created.
+func (b *Backends) Pod(name, app string) *corev1.Pod {
+	ports := []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8080 + b.Rand.IntN(2)), Protocol: corev1.ProtocolTCP}}
+	if b.OneIn(2) {
+		ports = append(ports, corev1.ContainerPort{Name: "admin", ContainerPort: 9090, Protocol: corev1.ProtocolTCP})
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Ports: ports}}},
+	}
+	if b.OneIn(3) {
+		pod.Spec.Hostname, pod.Spec.Subdomain = name, "a"
+	}
+	return pod
+}
+
+// Act is what the kubelets, the scheduler and pod garbage collection do: a step with about a third of the pods, or with
+// all of them. It reports whether anything was done.
+func (b *Backends) Act(all bool) (did bool) {
+	for _, pod := range All[*corev1.Pod](b.World) {
+		if b.spares(pod) || !all && !b.OneIn(3) {
+			continue
+		}
+		if do := b.next(pod, all); do != nil {
+			do(pod)
+			did = true
+		}
+	}
+	return did
+}
+
+func (b *Backends) next(pod *corev1.Pod, all bool) func(*corev1.Pod) {
+	change := func(what string, change func(*corev1.Pod)) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			b.Note("kubelet: %s %s", pod.Name, what)
+			Change(b.World, pod, change)
+		}
+	}
+	remove := func(pod *corev1.Pod) { b.Delete(pod, ptr.To[int64](0)) }
+	_, hasNode := Get[*corev1.Node](b.World, "", pod.Spec.NodeName)
+	switch {
+	case pod.Spec.NodeName == "":
+		nodes := All[*corev1.Node](b.World)
+		if len(nodes) == 0 {
+			return nil
+		}
+		node := nodes[b.Rand.IntN(len(nodes))].Name
+		return change("is bound", func(p *corev1.Pod) { p.Spec.NodeName = node })
+	case !hasNode && (all || b.OneIn(4)):
+		return remove
+	case pod.DeletionTimestamp != nil && (pods.IsTerminal(pod) || b.OneIn(2)):
+		return remove
+	case pods.IsTerminal(pod):
+		return nil
+	case pod.DeletionTimestamp != nil && b.OneIn(2):
+		return change("fails", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	case len(pod.Status.PodIPs) == 0:
+		return change("runs", b.run)
+	case !pods.IsReady(pod) && (all || b.OneIn(2)):
+		return change("is ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionTrue) })
+	case all || b.OneIn(2):
+		return nil
+	}
+	switch b.Rand.IntN(6) {
+	case 0:
+		return change("fails", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	case 1:
+		return change("gets another IP", b.run)
+	}
+	return change("is not ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionFalse) })
+}
+
+// run gives a pod IPs that no other uses.
+func (b *Backends) run(pod *corev1.Pod) {
+	used := map[string]bool{}
+	for _, other := range All[*corev1.Pod](b.World) {
+		if !pods.IsTerminal(other) {
+			used[other.Status.PodIP] = true
+		}
+	}
+	ip := ""
+	for n := 1 + b.Rand.IntN(4); ip == "" || used[ip]; n++ {
+		ip = fmt.Sprint("10.0.0.", n)
+	}
+	pod.Status.Phase, pod.Status.PodIP = corev1.PodRunning, ip
+	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}, {IP: "fd00::" + ip[len("10.0.0."):]}}
+	if b.OneIn(4) {
+		pod.Status.PodIPs = pod.Status.PodIPs[:1]
+	}
+	b.ready(pod, corev1.ConditionFalse)
+}
+
+func (b *Backends) ready(pod *corev1.Pod, is corev1.ConditionStatus) {
+	now := metav1.NewTime(b.Clock.Now())
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is, LastTransitionTime: now}}
+}
+
+// Run makes a pod that runs on a node, and is ready.
+func (b *Backends) Run(pod *corev1.Pod, node string) {
+	b.Create(pod)
+	pod, _ = Get[*corev1.Pod](b.World, "ns", pod.Name)
+	Change(b.World, pod, func(p *corev1.Pod) {
+		p.Spec.NodeName = node
+		b.run(p)
+		b.ready(p, corev1.ConditionTrue)
+	})
+}
+
+// TamperWithSlices is what users and other managers do to an EndpointSlice.
+func (w *World) TamperWithSlices() {
+	all := All[*discoveryv1.EndpointSlice](w)
+	if len(all) == 0 {
+		return
+	}
+	slice := all[w.Rand.IntN(len(all))]
+	if w.OneIn(3) {
+		w.Delete(slice, nil)
+		return
+	}
+	what, change := w.tampering()
+	w.Note("slice %s: %s", slice.Name, what)
+	Change(w, slice, change)
+}
+
+func (w *World) tampering() (string, func(*discoveryv1.EndpointSlice)) {
+	label := func(key, value string) func(*discoveryv1.EndpointSlice) {
+		return func(s *discoveryv1.EndpointSlice) {
+			s.Labels = mapWith(s.Labels, key, value)
+		}
+	}
+	switch w.Rand.IntN(7) {
+	case 0:
+		return "endpoints are dropped", func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[:len(s.Endpoints)/2] }
+	case 1:
+		return "endpoints are changed", func(s *discoveryv1.EndpointSlice) {
+			for i := range s.Endpoints {
+				s.Endpoints[i].Conditions.Ready = ptr.To(w.OneIn(2))
+			}
+		}
+	case 2:
+		return "is taken over", label(discoveryv1.LabelManagedBy, "somebody-else")
+	case 3:
+		manager := ""
+		for _, s := range All[*discoveryv1.EndpointSlice](w) {
+			if of := s.Labels[discoveryv1.LabelManagedBy]; of != "somebody-else" {
+				manager = of
+			}
+		}
+		return "is given back", label(discoveryv1.LabelManagedBy, manager)
+	case 4:
+		return "is of another Service", label(discoveryv1.LabelServiceName, []string{"a", "b", "c"}[w.Rand.IntN(3)])
+	case 5:
+		return "is annotated", func(s *discoveryv1.EndpointSlice) {
+			s.Annotations = mapWith(s.Annotations, "foreign", fmt.Sprint(w.Rand.IntN(2)))
+		}
+	}
+	return "finalizers come or go", func(s *discoveryv1.EndpointSlice) {
+		if s.Finalizers = nil; w.OneIn(2) && s.DeletionTimestamp == nil {
+			s.Finalizers = []string{"example.com/hold"}
+		}
+	}
+}
+
+func mapWith(m map[string]string, key, value string) map[string]string {
+	with := map[string]string{key: value}
+	for k, v := range m {
+		if k != key {
+			with[k] = v
+		}
+	}
+	return with
+}
