@@ -84,12 +84,23 @@ type endpointsController struct {
 
 	serviceLoop *reconcile.Loop[types.NamespacedName]
 	podLoop     *reconcile.Loop[podchanges.Change]
+	// The queues are the loops.
+	serviceQueue reconcile.Queue[types.NamespacedName]
+	podQueue     reconcile.Queue[podchanges.Change]
 }
 
 func newController(env controller.Env, config config) (*endpointsController, error) {
+	c := assemble(env, config)
+	c.makeLoops(env)
+	c.watch()
+	return c, nil
+}
+
+// assemble makes a controller without queues and handlers.
+func assemble(env controller.Env, config config) *endpointsController {
 	core := env.Informers.Core().V1()
 	services, pods, endpoints := core.Services(), core.Pods(), core.Endpoints()
-	c := &endpointsController{
+	return &endpointsController{
 		Env:       env,
 		config:    config,
 		selected:  index.NewSelectedPods(pods.Informer()),
@@ -98,20 +109,22 @@ func newController(env controller.Env, config config) (*endpointsController, err
 		services:  services.Lister(),
 		endpoints: endpoints.Lister(),
 	}
-	// Upstream names only the first queue; the other is named so that it can be told apart
-	// in status.
+}
+
+// makeLoops makes the two queues. Upstream names only the first; the other is named so that it can be told apart in
+// status.
+func (c *endpointsController) makeLoops(env controller.Env) {
 	c.serviceLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:      "endpoint",
-		Workers:    config.concurrentSyncs,
+		Workers:    c.config.concurrentSyncs,
 		MaxRetries: maxRetries,
 	}, c.reconcile)
 	c.podLoop = reconcile.New(env, reconcile.Options[podchanges.Change]{
 		Queue:      "endpoint_pods",
-		Workers:    config.concurrentSyncs,
+		Workers:    c.config.concurrentSyncs,
 		MaxRetries: maxRetries,
 	}, c.reconcilePodChange)
-	c.watch(services.Informer(), pods.Informer(), endpoints.Informer())
-	return c, nil
+	c.serviceQueue, c.podQueue = c.serviceLoop, c.podLoop
 }
 
 // Run implements controller.Controller.

@@ -34,7 +34,7 @@ func (c *endpointsController) reconcile(ctx context.Context, key types.Namespace
 	switch {
 	case errors.Is(err, errNamespaceTerminating):
 		if service.DeletionTimestamp == nil {
-			c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
+			c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
 		}
 		return nil
 	case err != nil:
@@ -69,5 +69,5 @@ func (c *endpointsController) write(
 
 // reconcilePodChange queues the Services that a change of a pod concerns.
 func (c *endpointsController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
-	return change.Enqueue(c.selecting, c.serviceLoop, c.config.batchPeriod)
+	return change.Enqueue(c.selecting, c.serviceQueue, c.config.batchPeriod)
 }

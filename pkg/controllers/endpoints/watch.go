@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -14,10 +13,11 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-func (c *endpointsController) watch(services, pods, endpoints cache.SharedIndexInformer) {
-	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
-	watch.Objects(pods, podchanges.Funcs(c.podLoop, c.selecting))
-	watch.Objects(endpoints, c.endpointsFuncs())
+func (c *endpointsController) watch() {
+	core := c.Informers.Core().V1()
+	watch.Objects(core.Services().Informer(), podchanges.ServiceFuncs(c.serviceQueue))
+	watch.Objects(core.Pods().Informer(), podchanges.Funcs(c.podQueue, c.selecting))
+	watch.Objects(core.Endpoints().Informer(), c.endpointsFuncs())
 }
 
 // endpointsFuncs queue the Service of deleted Endpoints, also if others of their name have come since, which
@@ -34,7 +34,7 @@ func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 
 func (c *endpointsController) deleted(e *corev1.Endpoints) {
 	if _, err := c.services.Services(e.Namespace).Get(e.Name); !apierrors.IsNotFound(err) {
-		c.serviceLoop.Add(reconcile.KeyOf(e))
+		c.serviceQueue.Add(reconcile.KeyOf(e))
 	}
 }
 
@@ -43,7 +43,7 @@ func (c *endpointsController) deleted(e *corev1.Endpoints) {
 func (c *endpointsController) queueForgotten() {
 	for key := range c.memory.keys() {
 		if _, err := c.services.Services(key.Namespace).Get(key.Name); apierrors.IsNotFound(err) {
-			c.serviceLoop.Enqueue(reconcile.Backlog, key)
+			c.serviceQueue.Enqueue(reconcile.Backlog, key)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (c *endpointsController) queueLeftovers() error {
 			continue
 		}
 		if _, err := c.services.Services(e.Namespace).Get(e.Name); apierrors.IsNotFound(err) {
-			c.serviceLoop.Enqueue(reconcile.Backlog, reconcile.KeyOf(e))
+			c.serviceQueue.Enqueue(reconcile.Backlog, reconcile.KeyOf(e))
 		}
 	}
 	return nil

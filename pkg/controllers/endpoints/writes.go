@@ -157,7 +157,7 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	}
 	_, err = c.Client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
-		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
+		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
 		return nil
 	}
 	if !reconcile.Absent(err) {

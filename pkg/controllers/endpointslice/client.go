@@ -12,13 +12,17 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // sliceClient is the client of the library.
 //
 // Its writes of EndpointSlices return only metadata, which is all that the library records of them: a slice can have a
-// thousand endpoints. It calls created with the outcome of each creation of a slice: the library does not tell that it
-// created one, and takes a refusal because the namespace is being deleted for a success.
+// thousand endpoints. It calls wrote with each answer: the library records no resource versions.
+//
+// It calls created with the outcome of each creation of a slice: the library does not tell that it created one, and
+// takes a refusal because the namespace is being deleted for a success. It calls doubt with each slice, as the cache
+// showed it, that may have been updated or deleted although the request failed.
 //
 // It calls failed with each slice of which an update failed.
 //
@@ -27,6 +31,8 @@ import (
 type sliceClient struct {
 	kubernetes.Interface
 	cached  discoverylisters.EndpointSliceLister
+	wrote   func(*discoveryv1.EndpointSlice)
+	doubt   func(*discoveryv1.EndpointSlice)
 	created func(*discoveryv1.EndpointSlice, error)
 	failed  func(*discoveryv1.EndpointSlice)
 }
@@ -46,6 +52,8 @@ func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.Endpoin
 	return slicesClient{
 		EndpointSliceInterface: c.DiscoveryV1Interface.EndpointSlices(namespace),
 		cached:                 c.client.cached.EndpointSlices(namespace),
+		wrote:                  c.client.wrote,
+		doubt:                  c.client.doubt,
 		created:                c.client.created,
 		failed:                 c.client.failed,
 	}
@@ -54,6 +62,8 @@ func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.Endpoin
 type slicesClient struct {
 	discoveryclient.EndpointSliceInterface
 	cached  discoverylisters.EndpointSliceNamespaceLister
+	wrote   func(*discoveryv1.EndpointSlice)
+	doubt   func(*discoveryv1.EndpointSlice)
 	created func(*discoveryv1.EndpointSlice, error)
 	failed  func(*discoveryv1.EndpointSlice)
 }
@@ -64,6 +74,9 @@ func (c slicesClient) Create(
 ) (*discoveryv1.EndpointSlice, error) {
 	answer, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
 	c.created(slice, err)
+	if err == nil {
+		c.wrote(answer)
+	}
 	return answer, err
 }
 
@@ -74,8 +87,10 @@ func (c slicesClient) Update(
 	answer, err := c.update(ctx, slice, o)
 	if err != nil {
 		c.failed(slice)
+		return answer, err
 	}
-	return answer, err
+	c.wrote(answer)
+	return answer, nil
 }
 
 func (c slicesClient) update(
@@ -89,7 +104,11 @@ func (c slicesClient) update(
 		slice = slice.DeepCopy()
 		slice.UID, slice.ResourceVersion = overwritten.UID, overwritten.ResourceVersion
 	}
-	return c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
+	answer, err := c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
+	if err != nil && !writes.IsRefusal(err) {
+		c.doubt(slice)
+	}
+	return answer, err
 }
 
 // Delete implements discoveryclient.EndpointSliceInterface.
@@ -99,7 +118,11 @@ func (c slicesClient) Delete(ctx context.Context, name string, o metav1.DeleteOp
 		return err
 	}
 	o.Preconditions = &metav1.Preconditions{UID: &deleted.UID, ResourceVersion: &deleted.ResourceVersion}
-	return c.EndpointSliceInterface.Delete(ctx, name, o)
+	err = c.EndpointSliceInterface.Delete(ctx, name, o)
+	if err != nil && !writes.IsRefusal(err) {
+		c.doubt(deleted)
+	}
+	return err
 }
 
 // ours returns a slice from the cache, unless somebody else manages it by now.

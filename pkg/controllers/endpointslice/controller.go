@@ -110,9 +110,21 @@ type endpointSliceController struct {
 	serviceLoop  *reconcile.Loop[types.NamespacedName]
 	podLoop      *reconcile.Loop[podchanges.Change]
 	topologyLoop *reconcile.Loop[string]
+	// The queues are the loops.
+	serviceQueue  reconcile.Queue[types.NamespacedName]
+	podQueue      reconcile.Queue[podchanges.Change]
+	topologyQueue reconcile.Queue[string]
 }
 
 func newController(env controller.Env, config config) (*endpointSliceController, error) {
+	c := assemble(env, config)
+	c.makeLoops(env)
+	c.watch()
+	return c, nil
+}
+
+// assemble makes a controller without queues and handlers.
+func assemble(env controller.Env, config config) *endpointSliceController {
 	core := env.Informers.Core().V1()
 	services, pods, nodes := core.Services(), core.Pods(), core.Nodes()
 	slices := env.Informers.Discovery().V1().EndpointSlices()
@@ -126,14 +138,12 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 		selecting: index.NewServices(services.Informer()),
 		services:  services.Lister(),
 		nodes:     nodes.Lister(),
-		written:   slicewrites.New(managedBy, env.Clock),
+		written:   slicewrites.New(managedBy, env.Clock, slices.Informer().GetStore(), env.Client.DiscoveryV1()),
 		inputs:    newInputs(nodes.Lister()),
 		topology:  &topology{nodes: nodes.Lister()},
 	}
 	registerMetrics(env.Metrics)
-	c.makeLoops(env)
-	c.watch(services.Informer(), pods.Informer(), slices.Informer(), nodes.Informer())
-	return c, nil
+	return c
 }
 
 // makeLoops makes the three queues. Upstream names only the first; the others are named
@@ -154,6 +164,7 @@ func (c *endpointSliceController) makeLoops(env controller.Env) {
 		Queue:   "endpoint_slice_topology",
 		Workers: 1,
 	}, c.reconcileTopology)
+	c.serviceQueue, c.podQueue, c.topologyQueue = c.serviceLoop, c.podLoop, c.topologyLoop
 }
 
 // Run implements controller.Controller.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -25,7 +26,9 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -392,6 +395,89 @@ func TestTerminatingNamespaceEndsTheWork(t *testing.T) {
 	b.MustReconcile(t)
 	if events := b.RecordedEvents(); len(events) != 0 {
 		t.Errorf("events are %q", events)
+	}
+}
+
+// Pins EPS-83.
+func TestACreatedSliceIsLookedForLater(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	queue := &controllertest.Queue[types.NamespacedName]{}
+	b.c.serviceQueue = queue
+	b.begin(t)
+	for _, created := range []bool{true, false} {
+		b.MustReconcile(t)
+		if got := slices.Contains(queue.Take(), "n/web in 10s"); got != created { // the handler may queue it, too
+			t.Errorf("queued for later: %v, want %v", got, created)
+		}
+		b.observed(t)
+	}
+}
+
+// The cache has missed both that a slice was created and that it was deleted. Pins EPS-84.
+func TestASliceThatTheCacheNeverShows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deleted bool
+		version string // of the cache
+		want    []string
+	}{
+		"it is gone":            {deleted: true, version: "9999", want: []string{"create"}},
+		"the cache is behind":   {deleted: true, version: "1"},
+		"the cache is deceived": {version: "9999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults)
+			b.Cache(t, testService(), testNode("node-a", "zone-a"), testPod(1))
+			must.Succeed(t, b.c.begin(b.Context()))
+			b.EmptyCache(t, testSlice("none"), "1")
+			b.MustReconcile(t)
+			if created := b.one(t); tc.deleted {
+				must.Succeed(t, b.Fake.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "n", created.Name))
+			}
+			b.Fake.ClearActions()
+			b.EmptyCache(t, testSlice("none"), tc.version)
+			if err := b.Reconcile(); (err == nil) != (tc.want != nil) || err != nil && !errors.Is(err, slicewrites.ErrStaleCache) {
+				t.Errorf("error is %v", err)
+			}
+			if got := b.WriteVerbs(); !slices.Equal(got, tc.want) {
+				t.Errorf("writes are %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestNothingIsMovedIntoASliceThatMayBeGone: the cache shows two slices with the same endpoint, one of which was deleted
+// without an answer. Pins EPS-85.
+func TestNothingIsMovedIntoASliceThatMayBeGone(t *testing.T) {
+	for name, executed := range map[string]bool{"it is gone": true, "it was not deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults)
+			b.Cache(t, testService(), testNode("node-a", "zone-a"), testPod(1))
+			must.Succeed(t, b.c.begin(b.Context()))
+			b.MustReconcile(t)
+			one := b.one(t)
+			another := one.DeepCopy()
+			another.Name, another.UID = "another", "another"
+			must.Succeed(t, b.Fake.Tracker().Add(another))
+			b.Cache(t, one, another)
+			b.Fake.PrependReactor("delete", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if executed {
+					deleted := action.(clienttesting.DeleteAction).GetName()
+					must.Succeed(t, b.Fake.Tracker().Delete(action.GetResource(), "n", deleted))
+				}
+				return true, nil, io.ErrUnexpectedEOF
+			})
+			b.Fake.ClearActions()
+			if err := b.Reconcile(); err == nil || !slices.Equal(b.WriteVerbs(), []string{"delete"}) {
+				t.Fatalf("error is %v after %v", err, b.WriteVerbs())
+			}
+			b.Fake.ClearActions()
+			if err := b.Reconcile(); errors.Is(err, slicewrites.ErrStaleCache) != executed {
+				t.Errorf("error is %v", err)
+			}
+			if wrote := len(b.WriteVerbs()) > 0; wrote == executed {
+				t.Errorf("writes are %v", b.WriteVerbs())
+			}
+		})
 	}
 }
 

@@ -1,14 +1,15 @@
 package endpointslice
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
@@ -26,15 +27,23 @@ func topologyMode(s *corev1.Service) {
 	s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
 }
 
-// Pins EPS-67.
+// Pins EPS-67 and EPS-84.
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(1)}
 	b := newBench(t, defaults, objects...).begin(t)
-	b.c.written.Tracker.Update(testSlice("unseen"))
+	b.c.written.Wrote(testSlice("unseen"))
 
 	next := succeed(t, b, objects...).begin(t)
-	if err := next.Reconcile(); !reconcile.IsExpected(err) {
+	next.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, testSlice("unseen"), nil
+	})
+	if err := next.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
 		t.Errorf("error is %v, want a stale cache", err)
+	}
+	gone := succeed(t, b, objects...).begin(t)
+	gone.MustReconcile(t)
+	if len(gone.stored(t)) != 1 {
+		t.Error("EPS-84: a slice that is gone still counts")
 	}
 
 	late := succeed(t, b, objects...)

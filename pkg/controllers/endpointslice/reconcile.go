@@ -22,7 +22,8 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c.created, c.failed}, c.nodes,
+	client := sliceClient{c.Client, c.cached, c.written.Wrote, c.written.Doubt, c.created, c.failed}
+	c.reconciler = endpointslice.NewReconciler(client, c.nodes,
 		c.config.maxEndpoints, c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
@@ -58,7 +59,7 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 	// The slices are listed within Writing, because write tracks them: one may be deleted before.
 	undone, err := c.written.Writing(key, func() error { return c.write(ctx, key, service, pods) })
 	if undone {
-		c.serviceLoop.AddAfter(key, sliceDelay(c.config.batchPeriod))
+		c.serviceQueue.AddAfter(key, sliceDelay(c.config.batchPeriod))
 	}
 	return err
 }
@@ -93,6 +94,10 @@ func (c *endpointSliceController) write(
 	}
 	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
 	created := c.inputs.takeCreate(key) // also if nothing shows it any more, because the slice was deleted
+	if created {
+		// Somebody may delete it before the cache has shown it, and a list after a break of the watch tell of neither.
+		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
+	}
 	if err != nil {
 		c.RecordFailure(ctx, failedUpdateSlices(service, err))
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
@@ -112,7 +117,7 @@ func (c *endpointSliceController) created(slice *discoveryv1.EndpointSlice, err 
 		c.pending.noteFailure(key)
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
+		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
 	}
 }
 
@@ -128,7 +133,7 @@ func serviceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
 
 // reconcilePodChange queues the Services that a change of a pod concerns.
 func (c *endpointSliceController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
-	return change.Enqueue(c.selecting, c.serviceLoop, c.config.batchPeriod)
+	return change.Enqueue(c.selecting, c.serviceQueue, c.config.batchPeriod)
 }
 
 // forget drops what is remembered of a Service that is gone.

@@ -64,7 +64,7 @@ func (t *topology) forgetService(service types.NamespacedName) {
 func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ string) error {
 	services, err := c.examineNodes(ctx)
 	for _, key := range services {
-		c.serviceLoop.Add(key)
+		c.serviceQueue.Add(key)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package endpointslice
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -12,11 +11,12 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-func (c *endpointSliceController) watch(services, pods, slices, nodes cache.SharedIndexInformer) {
-	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
-	watch.Objects(pods, podchanges.Funcs(c.podLoop, c.selecting))
-	watch.Objects(slices, c.sliceFuncs())
-	watch.Objects(nodes, c.nodeFuncs())
+func (c *endpointSliceController) watch() {
+	core, slices := c.Informers.Core().V1(), c.Informers.Discovery().V1().EndpointSlices()
+	watch.Objects(core.Services().Informer(), podchanges.ServiceFuncs(c.serviceQueue))
+	watch.Objects(core.Pods().Informer(), podchanges.Funcs(c.podQueue, c.selecting))
+	watch.Objects(slices.Informer(), c.sliceFuncs())
+	watch.Objects(core.Nodes().Informer(), c.nodeFuncs())
 }
 
 // sliceFuncs queue the Service of a slice that is not as this controller left it, and of
@@ -53,7 +53,7 @@ func (c *endpointSliceController) sliceFuncs() watch.Funcs[*discoveryv1.Endpoint
 // reconciled. Endpoints under churn would otherwise wait for the retry, a second or more.
 func (c *endpointSliceController) resumeServiceOf(slice *discoveryv1.EndpointSlice) {
 	if service, ok := c.written.Awaited(slice); ok {
-		c.serviceLoop.Add(service)
+		c.serviceQueue.Add(service)
 	}
 }
 
@@ -63,7 +63,7 @@ func (c *endpointSliceController) queueServiceOf(slice *discoveryv1.EndpointSlic
 		klog.Background().Error(err, "cannot find the Service of an EndpointSlice", "endpointSlice", klog.KObj(slice))
 		return
 	}
-	c.serviceLoop.AddAfter(service, sliceDelay(c.config.batchPeriod))
+	c.serviceQueue.AddAfter(service, sliceDelay(c.config.batchPeriod))
 }
 
 // nodeFuncs queue the one key of the topology loop, and the pods on a node whose zone was not known. Replayed
@@ -72,19 +72,19 @@ func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
 	return watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) {
 			if !lane.IsBacklog() {
-				c.topologyLoop.Add(topologyKey)
+				c.topologyQueue.Add(topologyKey)
 				c.queuePodsOn(lane, node)
 			}
 		},
 		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
 			if spreadsDifferently(old, node) {
-				c.topologyLoop.Enqueue(lane, topologyKey)
+				c.topologyQueue.Enqueue(lane, topologyKey)
 			}
 			if zoneOf(old) != zoneOf(node) {
 				c.queuePodsOn(lane, node)
 			}
 		},
-		Delete: func(*corev1.Node) { c.topologyLoop.Add(topologyKey) },
+		Delete: func(*corev1.Node) { c.topologyQueue.Add(topologyKey) },
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *endpointSliceController) queuePodsOn(lane reconcile.Lane, node *corev1.
 	}
 	for _, pod := range there {
 		if c.selecting.Select(pod) {
-			c.podLoop.Enqueue(lane, podchanges.Between(nil, pod))
+			c.podQueue.Enqueue(lane, podchanges.Between(nil, pod))
 		}
 	}
 }

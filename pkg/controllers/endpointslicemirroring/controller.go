@@ -85,6 +85,7 @@ type mirroringController struct {
 
 	written *slicewrites.Ledger
 	loop    *reconcile.Loop[types.NamespacedName]
+	queue   reconcile.Queue[types.NamespacedName] // the loop
 }
 
 func newController(env controller.Env, config config) (*mirroringController, error) {
@@ -98,7 +99,7 @@ func newController(env controller.Env, config config) (*mirroringController, err
 		endpoints: endpoints.Lister(),
 		slices:    index.NewEndpointSlices(slices.Informer()),
 		cached:    cachedSource(services.Lister(), endpoints.Lister()),
-		written:   slicewrites.New(managedBy, env.Clock),
+		written:   slicewrites.New(managedBy, env.Clock, slices.Informer().GetStore(), env.Client.DiscoveryV1()),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:      "endpoint_slice_mirroring",
@@ -106,6 +107,7 @@ func newController(env controller.Env, config config) (*mirroringController, err
 		Backoff:    reconcile.Backoff[types.NamespacedName](minRetryDelay, maxRetryDelay),
 		MaxRetries: maxRetries,
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watch(services.Informer(), endpoints.Informer(), slices.Informer())
 	return c, nil
 }

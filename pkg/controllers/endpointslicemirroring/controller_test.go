@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -395,6 +396,21 @@ func TestUnchangedSlicesAreTracked(t *testing.T) {
 	b.MustReconcile(t)
 	if !b.c.written.Tracker.Has(sliceOf("found", oneAddress())) || len(b.WriteVerbs()) != 0 {
 		t.Errorf("the slice that was found is not tracked, or written: %v", b.WriteVerbs())
+	}
+}
+
+// Pins EPM-63.
+func TestACreatedSliceIsLookedForLater(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress())
+	queue := &controllertest.Queue[types.NamespacedName]{}
+	b.c.queue = queue
+	b.begin(t)
+	for _, created := range []bool{true, false} {
+		b.MustReconcile(t)
+		if got := slices.Contains(queue.Take(), "n/web in 10s"); got != created {
+			t.Errorf("queued for later: %v, want %v", got, created)
+		}
+		b.observed(t)
 	}
 }
 

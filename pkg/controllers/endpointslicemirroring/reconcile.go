@@ -38,7 +38,7 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 		return c.mirror(ctx, id, endpoints, slices)
 	})
 	if undone {
-		c.loop.AddAfter(id, c.config.batchPeriod)
+		c.queue.AddAfter(id, c.config.batchPeriod)
 	}
 	return err
 }
@@ -53,9 +53,7 @@ func (c *mirroringController) mirror(
 
 	plan := newPlan(endpoints, groups, slices)
 	for _, slice := range plan.unchanged {
-		if !c.written.Tracker.Has(slice) {
-			c.written.Tracker.Update(slice)
-		}
+		c.written.Found(slice)
 	}
 	c.metrics.observe(plan)
 	c.metrics.totals.set(id, plan.totals(len(groups)))

@@ -11,9 +11,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -223,17 +226,26 @@ func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 	})
 }
 
-// Pins EPM-37.
+// Pins EPM-37 and EPM-64.
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
-	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
+	b.c.written.Wrote(sliceOf("unseen", oneAddress()))
 	unbegun := newBench(t, defaults)
 	unbegun.Succession.Leave(b.Succession.HandOver())
 	next := newBench(t, defaults, testService(nil), oneAddress())
 	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	if err := next.Reconcile(); !reconcile.IsExpected(err) {
+	next.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, sliceOf("unseen", oneAddress()), nil
+	})
+	if err := next.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
 		t.Errorf("error is %v, want a stale cache", err)
+	}
+	gone := newBench(t, defaults, testService(nil), oneAddress())
+	gone.Succession.Leave(b.Succession.HandOver())
+	gone.begin(t).MustReconcile(t)
+	if len(gone.stored(t)) != 1 {
+		t.Error("EPM-64: a slice that is gone still counts")
 	}
 
 	seeing := newBench(t, defaults, testService(nil), oneAddress(), sliceOf("unseen", oneAddress()))

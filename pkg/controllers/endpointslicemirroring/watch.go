@@ -22,17 +22,17 @@ func (c *mirroringController) serviceFuncs() watch.Funcs[*corev1.Service] {
 	return watch.Funcs[*corev1.Service]{
 		Add: func(lane reconcile.Lane, s *corev1.Service) {
 			if s.Spec.Selector == nil {
-				c.loop.Enqueue(lane, reconcile.KeyOf(s))
+				c.queue.Enqueue(lane, reconcile.KeyOf(s))
 			}
 		},
 		Update: func(lane reconcile.Lane, old, s *corev1.Service) {
 			if (old.Spec.Selector == nil) != (s.Spec.Selector == nil) {
-				c.loop.Enqueue(lane, reconcile.KeyOf(s))
+				c.queue.Enqueue(lane, reconcile.KeyOf(s))
 			}
 		},
 		Delete: func(s *corev1.Service) {
 			if s.Spec.Selector == nil {
-				c.loop.Add(reconcile.KeyOf(s))
+				c.queue.Add(reconcile.KeyOf(s))
 			}
 		},
 	}
@@ -45,17 +45,17 @@ func (c *mirroringController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 	return watch.Funcs[*corev1.Endpoints]{
 		Add: func(lane reconcile.Lane, e *corev1.Endpoints) {
 			if mirrorable(e) {
-				c.loop.Enqueue(lane, reconcile.KeyOf(e))
+				c.queue.Enqueue(lane, reconcile.KeyOf(e))
 			}
 		},
 		Update: func(lane reconcile.Lane, old, e *corev1.Endpoints) {
 			if mirrorable(old) || mirrorable(e) {
-				c.loop.Enqueue(lane, reconcile.KeyOf(e))
+				c.queue.Enqueue(lane, reconcile.KeyOf(e))
 			}
 		},
 		Delete: func(e *corev1.Endpoints) {
 			if mirrorable(e) {
-				c.loop.Add(reconcile.KeyOf(e))
+				c.queue.Add(reconcile.KeyOf(e))
 			}
 		},
 	}
@@ -67,43 +67,43 @@ func (c *mirroringController) sliceFuncs() watch.Funcs[*discoveryv1.EndpointSlic
 	return watch.Funcs[*discoveryv1.EndpointSlice]{
 		Add: func(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
 			if c.written.Differs(slice) {
-				c.queue(lane, slice)
+				c.enqueue(lane, slice)
 			}
 			c.resume(slice)
 		},
 		Update: func(lane reconcile.Lane, old, slice *discoveryv1.EndpointSlice) {
 			for _, affected := range c.written.Changed(old, slice) {
-				c.queue(lane, affected)
+				c.enqueue(lane, affected)
 			}
 			c.resume(slice)
 		},
 		Delete: func(slice *discoveryv1.EndpointSlice) {
 			if c.written.DeletedByOthers(slice) {
-				c.queue(reconcile.Gone(slice), slice)
+				c.enqueue(reconcile.Gone(slice), slice)
 			}
 			c.resume(slice)
 		},
 	}
 }
 
-// queue queues the Endpoints of a slice, after the batch period if there is one.
-func (c *mirroringController) queue(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
+// enqueue queues the Endpoints of a slice, after the batch period if there is one.
+func (c *mirroringController) enqueue(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
 	id, err := slicewrites.ServiceOf(slice)
 	if err != nil {
 		klog.Background().Error(err, "cannot find the Endpoints of an EndpointSlice", "endpointSlice", klog.KObj(slice))
 		return
 	}
 	if c.config.batchPeriod > 0 {
-		c.loop.AddAfter(id, c.config.batchPeriod)
+		c.queue.AddAfter(id, c.config.batchPeriod)
 		return
 	}
-	c.loop.Enqueue(lane, id)
+	c.queue.Enqueue(lane, id)
 }
 
 // resume queues the Endpoints of a slice if the cache was stale when they were last
 // reconciled. They would otherwise wait for the retry, a second or more.
 func (c *mirroringController) resume(slice *discoveryv1.EndpointSlice) {
 	if id, ok := c.written.Awaited(slice); ok {
-		c.loop.Add(id)
+		c.queue.Add(id)
 	}
 }

@@ -28,14 +28,16 @@ func (c *mirroringController) apply(
 		created, err := client.Create(controller.OnlyMetadata(ctx), slice, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			// The API server may still know only the namespace of that name which was there before.
-			c.loop.AddAfter(reconcile.KeyOf(endpoints), reconcile.RecheckAfter)
+			c.queue.AddAfter(reconcile.KeyOf(endpoints), reconcile.RecheckAfter)
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("creating an EndpointSlice of Endpoints %s/%s: %w", endpoints.Namespace, endpoints.Name, err)
 		}
-		c.written.Tracker.Update(created)
+		c.written.Wrote(created)
 		c.metrics.changes.WithLabelValues("create").Inc()
+		// Somebody may delete it before the cache has shown it, and a list after a break of the watch tell of neither.
+		c.queue.AddAfter(reconcile.KeyOf(endpoints), reconcile.RecheckAfter)
 	}
 	for _, slice := range p.update {
 		updated, err := client.Update(controller.OnlyMetadata(ctx), slice, metav1.UpdateOptions{})
@@ -96,7 +98,7 @@ func (c *mirroringController) cleanUp(
 			return err
 		}
 		if endpoints != nil {
-			c.loop.AddAfter(id, reconcile.RecheckAfter)
+			c.queue.AddAfter(id, reconcile.RecheckAfter)
 			return nil
 		}
 	}

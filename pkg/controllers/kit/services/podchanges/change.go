@@ -62,29 +62,29 @@ func (c Change) String() string { return c.namespace + "/{" + c.labels + "}" }
 
 // Funcs queue the changes of pods that Services select. Replayed pods are left out: their Services are
 // replayed too, and reconciled only when the pods are known.
-func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*corev1.Pod] {
+func Funcs(queue reconcile.Queue[Change], services index.Services) watch.Funcs[*corev1.Pod] {
 	return watch.Funcs[*corev1.Pod]{
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
 			if !lane.IsBacklog() && services.Select(pod) {
-				loop.Add(Between(nil, pod))
+				queue.Add(Between(nil, pod))
 			}
 		},
-		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) { enqueueUpdate(loop, services, lane, old, pod) },
+		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) { enqueueUpdate(queue, services, lane, old, pod) },
 		Delete: func(pod *corev1.Pod) {
 			if services.Select(pod) {
-				loop.Add(Between(pod, nil))
+				queue.Add(Between(pod, nil))
 			}
 		},
 	}
 }
 
 func enqueueUpdate(
-	loop *reconcile.Loop[Change], services index.Services, lane reconcile.Lane, old, pod *corev1.Pod,
+	queue reconcile.Queue[Change], services index.Services, lane reconcile.Lane, old, pod *corev1.Pod,
 ) {
 	if old.UID != pod.UID { // deleted and recreated, seen as one update
 		for _, one := range []*corev1.Pod{old, pod} {
 			if services.Select(one) {
-				loop.Enqueue(lane, Between(nil, one))
+				queue.Enqueue(lane, Between(nil, one))
 			}
 		}
 		return
@@ -93,7 +93,7 @@ func enqueueUpdate(
 		return
 	}
 	if change := projection(old, pod); change != nil {
-		loop.Enqueue(lane, of(change))
+		queue.Enqueue(lane, of(change))
 	}
 }
 

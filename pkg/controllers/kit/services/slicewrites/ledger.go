@@ -19,6 +19,11 @@
 //  5. The writes that the cache did not show when an instance ended are expected by its
 //     successor, unless it starts so late that the caches must be past them, or has been shown that
 //     the slice is gone: it is notified before it takes over.
+//  6. A cache that lacks a tracked slice, although it is as new as the last write of it, will not come to show it: as
+//     a rule the slice was deleted between two lists. A live read tells, since a list may lack what exists; then the
+//     slice is not tracked any more. If it exists, the cache is stale.
+//  7. A slice that may have been updated or deleted, because there was no answer, is read, too, while the cache shows
+//     it as before (see Doubt). What is read is taken for the answer.
 package slicewrites
 
 import (
@@ -34,13 +39,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // StaleTimeout is how long the cache may lack a write before it is given up on. It is
-// reached only if the write was undone without a notification.
+// reached only if the cache shows neither the write nor what undid it.
 const StaleTimeout = 5 * time.Minute
 
 // maxGone is how many slices that are gone are remembered before Expect: an instance can wait for long until it begins.
@@ -57,10 +65,14 @@ type Ledger struct {
 
 	managedBy string
 	clock     clock.PassiveClock
+	store     writes.Store
+	client    discoveryclient.EndpointSlicesGetter
 
 	// mu keeps unseen, which reads a map of the tracker, apart from the handlers.
 	mu         sync.Mutex
 	staleSince map[types.NamespacedName]time.Time
+	// last are the states in which the tracked slices of each Service were last written or found.
+	last map[types.NamespacedName]map[types.UID]state
 	// ended are the slices of Services that are being written for, and that have been shown
 	// to be gone, or not ours any more, since Writing began.
 	ended map[types.NamespacedName][]*discoveryv1.EndpointSlice
@@ -68,20 +80,28 @@ type Ledger struct {
 	replaced map[types.UID]string
 	// unanswered has the resource version in which the cache showed a slice when an update of it had no answer.
 	unanswered map[types.UID]string
+	// doubts has the resource version in which the cache showed a slice when an update or deletion of it had no answer.
+	doubts map[types.UID]string
 	// gone has the slices that were shown to be gone, or not ours any more, before Expect was called; nil since then.
 	gone sets.Set[types.UID]
 }
 
-// New returns an empty ledger of the slices with this managed-by label.
-func New(managedBy string, c clock.PassiveClock) *Ledger {
+// New returns an empty ledger of the slices with this managed-by label. store is the cache of slices.
+func New(
+	managedBy string, c clock.PassiveClock, store writes.Store, client discoveryclient.EndpointSlicesGetter,
+) *Ledger {
 	return &Ledger{
 		Tracker:    util.NewEndpointSliceTracker(),
 		managedBy:  managedBy,
 		clock:      c,
+		store:      store,
+		client:     client,
 		staleSince: map[types.NamespacedName]time.Time{},
+		last:       map[types.NamespacedName]map[types.UID]state{},
 		ended:      map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
 		replaced:   map[types.UID]string{},
 		unanswered: map[types.UID]string{},
+		doubts:     map[types.UID]string{},
 		gone:       sets.New[types.UID](),
 	}
 }
@@ -91,9 +111,22 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ours(slice) && slice.DeletionTimestamp == nil && !l.Tracker.Has(slice) {
-		l.Tracker.Update(slice)
+	if l.isCurrent(slice) && !l.Tracker.Has(slice) {
+		l.trackLocked(slice)
 	}
+}
+
+// Wrote tracks the answer to a create, or to an update that moves the generation.
+func (l *Ledger) Wrote(answer *discoveryv1.EndpointSlice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trackLocked(answer)
+}
+
+func (l *Ledger) trackLocked(slice *discoveryv1.EndpointSlice) {
+	l.Tracker.Update(slice)
+	delete(l.doubts, slice.UID)
+	l.noteLocked(serviceOf(slice), slice.UID, state{slice.Name, slice.ResourceVersion})
 }
 
 // Updated tracks the answer to an update of one of the slices that the cache showed. One that changed
@@ -101,7 +134,7 @@ func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
 func (l *Ledger) Updated(answer *discoveryv1.EndpointSlice, cached []*discoveryv1.EndpointSlice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.Tracker.Update(answer)
+	l.trackLocked(answer)
 	delete(l.unanswered, answer.UID)
 	if before := withUID(cached, answer.UID); before != nil && before.ResourceVersion != answer.ResourceVersion {
 		l.replaced[answer.UID] = before.ResourceVersion
@@ -187,6 +220,8 @@ func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 func (l *Ledger) dropLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	delete(l.replaced, slice.UID)
 	delete(l.unanswered, slice.UID)
+	delete(l.doubts, slice.UID)
+	l.unnoteLocked(serviceOf(slice), slice.UID)
 	return l.Tracker.HandleDeletion(slice)
 }
 
@@ -201,6 +236,7 @@ func (l *Ledger) Writing(service types.NamespacedName, write func() error) (undo
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, slice := range l.ended[service] {
+			delete(l.doubts, slice.UID)
 			undone = l.Tracker.Has(slice) && !l.dropLocked(slice) || undone
 		}
 		delete(l.ended, service)
@@ -215,7 +251,7 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 	current := make([]*discoveryv1.EndpointSlice, 0, len(slices))
 	for _, slice := range slices {
 		switch {
-		case !l.ours(slice), slice.DeletionTimestamp != nil:
+		case !l.isCurrent(slice):
 			// The handler may have noted this before the library tracked its last write.
 			l.dropLocked(slice)
 		default:
@@ -226,6 +262,10 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 		}
 	}
 	return current
+}
+
+func (l *Ledger) isCurrent(slice *discoveryv1.EndpointSlice) bool {
+	return l.ours(slice) && slice.DeletionTimestamp == nil
 }
 
 // Stale reports whether the cache is too old to reconcile the Service with these slices.
@@ -246,10 +286,9 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	}
 	klog.FromContext(ctx).Info("the cache never showed a write to an EndpointSlice, going on with what it shows",
 		"service", service, "staleSince", since)
-	delete(l.staleSince, service)
-	l.Tracker.DeleteService(service.Namespace, service.Name)
+	l.forgetLocked(service)
 	for _, slice := range slices {
-		l.Tracker.Update(slice)
+		l.trackLocked(slice)
 		if before, ok := l.replaced[slice.UID]; ok && before == slice.ResourceVersion {
 			l.unanswered[slice.UID] = slice.ResourceVersion // the cache may still show the update later
 		}
@@ -259,18 +298,28 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 }
 
 // ListCurrent returns those of the listed slices of a Service that are Current, and reports whether they are Stale.
-// If they are, it lists again, because an event that arrived before the Service was marked stale has not queued it.
+// If they are, it lists again, because an event that arrived before the Service was marked stale has not queued it, and
+// reads those that the cache should show by now. They count as stale, too, while the API server cannot say what became
+// of a write without an answer.
 func (l *Ledger) ListCurrent(
 	ctx context.Context, service types.NamespacedName, list lister,
 ) (found []*discoveryv1.EndpointSlice, stale bool, err error) {
 	for again := false; ; again = true {
+		version := l.store.LastStoreSyncResourceVersion() // before the list, which may be newer
 		listed, err := list()
 		if err != nil {
 			return nil, false, err
 		}
 		found = l.Current(listed)
-		if stale = l.Stale(ctx, service, found); !stale || again {
-			return found, stale, nil
+		if !l.ask(ctx, service, found) {
+			return found, true, nil
+		}
+		if stale = l.Stale(ctx, service, found); !stale {
+			return found, false, nil
+		}
+		if again {
+			l.dropGone(ctx, service, found, version)
+			return found, l.Stale(ctx, service, found), nil
 		}
 	}
 }
@@ -325,7 +374,12 @@ func serviceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
 func (l *Ledger) Forget(service types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.forgetLocked(service)
+}
+
+func (l *Ledger) forgetLocked(service types.NamespacedName) {
 	delete(l.staleSince, service)
+	delete(l.last, service)
 	l.Tracker.DeleteService(service.Namespace, service.Name)
 }
 

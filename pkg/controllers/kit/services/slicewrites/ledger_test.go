@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -58,7 +59,8 @@ func terminating(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = ptr.To(me
 
 func testLedger() (*Ledger, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	return New(ourselves, clock), clock
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	return New(ourselves, clock, store, fake.NewClientset().DiscoveryV1()), clock
 }
 
 // Pins EPS-62.

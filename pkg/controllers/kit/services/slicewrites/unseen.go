@@ -25,6 +25,7 @@ type Unseen struct {
 type write struct {
 	service    types.NamespacedName
 	slice      types.UID
+	last       state
 	generation int64 // deletedGeneration if the slice was deleted
 	// replaced is the version in which the cache showed the slice before, empty if that is not known.
 	replaced string
@@ -33,6 +34,8 @@ type write struct {
 	// unanswered is the version in which the cache showed the slice before a write that had no answer, else empty. If
 	// it is set, generation, replaced and existed are not.
 	unanswered string
+	// doubted is that version if the slice is in doubt, like unanswered.
+	doubted string
 }
 
 // seen reports whether the cache shows the write, or a later one; cached is nil if the cache
@@ -93,7 +96,9 @@ func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.En
 	var unseen []write
 	for uid, generation := range generations {
 		slice := withUID(cached, uid)
-		noted := write{service: service, slice: uid, generation: generation, replaced: l.replaced[uid]}
+		noted := write{
+			service: service, slice: uid, last: l.last[service][uid], generation: generation, replaced: l.replaced[uid],
+		}
 		if !noted.seen(slice) {
 			noted.existed = slice != nil
 			unseen = append(unseen, noted)
@@ -103,6 +108,9 @@ func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.En
 		if before, waits := l.unanswered[slice.UID]; waits && before == slice.ResourceVersion {
 			unseen = append(unseen, write{service: service, slice: slice.UID, unanswered: before})
 		}
+		if before, doubted := l.doubts[slice.UID]; doubted && before == slice.ResourceVersion {
+			unseen = append(unseen, write{service: service, slice: slice.UID, doubted: before})
+		}
 	}
 	return unseen
 }
@@ -111,7 +119,11 @@ func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.En
 func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 	shown := withUID(cached, wr.slice)
 	if wr.unanswered != "" {
-		l.awaitAnswer(wr, shown)
+		l.awaitAnswer(wr.slice, wr.unanswered, shown, l.unanswered)
+		return
+	}
+	if wr.doubted != "" {
+		l.awaitAnswer(wr.slice, wr.doubted, shown, l.doubts)
 		return
 	}
 	if wr.seen(shown) {
@@ -129,20 +141,23 @@ func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 		return
 	}
 	l.Tracker.Update(slice)
+	l.noteLocked(wr.service, wr.slice, wr.last)
 	if wr.replaced != "" {
 		l.replaced[wr.slice] = wr.replaced
 	}
 }
 
 // awaitAnswer takes over a write of the predecessor that had no answer, unless the cache shows its outcome by now.
-func (l *Ledger) awaitAnswer(wr write, shown *discoveryv1.EndpointSlice) {
-	if shown == nil || shown.ResourceVersion != wr.unanswered {
+func (l *Ledger) awaitAnswer(
+	slice types.UID, before string, shown *discoveryv1.EndpointSlice, into map[types.UID]string,
+) {
+	if shown == nil || shown.ResourceVersion != before {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.gone.Has(wr.slice) {
-		l.unanswered[wr.slice] = wr.unanswered
+	if !l.gone.Has(slice) {
+		into[slice] = before
 	}
 }
 
