@@ -214,45 +214,60 @@ func (b *Backends) Act(all bool) (did bool) {
 	return did
 }
 
+// next returns what happens to a pod next, nil if nothing does.
 func (b *Backends) next(pod *corev1.Pod, all bool) func(*corev1.Pod) {
-	change := func(what string, change func(*corev1.Pod)) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			b.Note("kubelet: %s %s", pod.Name, what)
-			Change(b.World, pod, change)
-		}
-	}
-	remove := func(pod *corev1.Pod) { b.Delete(pod, ptr.To[int64](0)) }
 	_, hasNode := Get[*corev1.Node](b.World, "", pod.Spec.NodeName)
+	isDeleted, hasEnded := pod.DeletionTimestamp != nil, pods.IsTerminal(pod)
 	switch {
 	case pod.Spec.NodeName == "":
-		nodes := All[*corev1.Node](b.World)
-		if len(nodes) == 0 {
-			return nil
-		}
-		node := nodes[b.Rand.IntN(len(nodes))].Name
-		return change("is bound", func(p *corev1.Pod) { p.Spec.NodeName = node })
-	case !hasNode && (all || b.OneIn(4)):
-		return remove
-	case pod.DeletionTimestamp != nil && (pods.IsTerminal(pod) || b.OneIn(2)):
-		return remove
-	case pods.IsTerminal(pod):
+		return b.bind()
+	case !hasNode && (all || b.OneIn(4)), isDeleted && (hasEnded || b.OneIn(2)):
+		return func(pod *corev1.Pod) { b.Delete(pod, ptr.To[int64](0)) }
+	case hasEnded:
 		return nil
-	case pod.DeletionTimestamp != nil && b.OneIn(2):
-		return change("fails", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	case isDeleted && b.OneIn(2):
+		return b.fail()
+	}
+	return b.live(pod, all)
+}
+
+// live returns what the kubelet of a pod does to it.
+func (b *Backends) live(pod *corev1.Pod, all bool) func(*corev1.Pod) {
+	switch {
 	case len(pod.Status.PodIPs) == 0:
-		return change("runs", b.run)
+		return b.change("runs", b.run)
 	case !pods.IsReady(pod) && (all || b.OneIn(2)):
-		return change("is ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionTrue) })
+		return b.change("is ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionTrue) })
 	case all || b.OneIn(2):
 		return nil
 	}
 	switch b.Rand.IntN(6) {
 	case 0:
-		return change("fails", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		return b.fail()
 	case 1:
-		return change("gets another IP", b.run)
+		return b.change("gets another IP", b.run)
 	}
-	return change("is not ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionFalse) })
+	return b.change("is not ready", func(p *corev1.Pod) { b.ready(p, corev1.ConditionFalse) })
+}
+
+func (b *Backends) change(what string, change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		b.Note("kubelet: %s %s", pod.Name, what)
+		Change(b.World, pod, change)
+	}
+}
+
+func (b *Backends) bind() func(*corev1.Pod) {
+	nodes := All[*corev1.Node](b.World)
+	if len(nodes) == 0 {
+		return nil
+	}
+	node := nodes[b.Rand.IntN(len(nodes))].Name
+	return b.change("is bound", func(p *corev1.Pod) { p.Spec.NodeName = node })
+}
+
+func (b *Backends) fail() func(*corev1.Pod) {
+	return b.change("fails", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 }
 
 // run gives a pod IPs that no other uses.

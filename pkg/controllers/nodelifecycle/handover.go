@@ -159,24 +159,29 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 			}
 			continue
 		}
-		r.registered = l.registered
-		if l.isTimed && (!r.isTimed || l.fastest < r.fastest) {
-			r.fastest, r.isTimed = l.fastest, true
-		}
-		if l.node != nil {
-			c.adoptWrite(r, l, now)
-		}
-		if l.mustMark {
-			c.mark(r)
-		}
-		if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
-			r.seen, r.silencing = l.seen, l.silencing
-		}
+		c.adopt(r, l, now)
 		if l.eviction == granted && !interrupted || l.eviction == stripped && (!interrupted || isDown) {
 			r.eviction = l.eviction
 		}
 	}
 	c.adoptZones(left, now)
+}
+
+// adopt continues with what the predecessor knew of a node.
+func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
+	r.registered = l.registered
+	if l.isTimed && (!r.isTimed || l.fastest < r.fastest) {
+		r.fastest, r.isTimed = l.fastest, true
+	}
+	if l.node != nil {
+		c.adoptWrite(r, l, now)
+	}
+	if l.mustMark {
+		c.mark(r)
+	}
+	if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
+		r.seen, r.silencing = l.seen, l.silencing
+	}
 }
 
 // adoptWrite continues with what a write of the predecessor returned, if the cache is behind it. Otherwise a node that
