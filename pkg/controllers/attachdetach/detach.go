@@ -73,6 +73,7 @@ func (c *attachDetachController) confirmNode(ctx context.Context, at place, why 
 	case node == nil && why == notForced && c.mayHaveUsed(at):
 		return unconfirmed{fmt.Errorf("node %s is gone, and may have used volume %q", at.node, at.volume)}
 	case node != nil && reports(node, at.volume):
+		c.reportAgain(at.node)
 		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : "+
 			"the node still reports that it is attached", at.volume, at.node)}
 	}
@@ -100,8 +101,8 @@ func (c *attachDetachController) detach(
 	}
 }
 
-// mayHaveUsed reports whether a node that is gone used a volume last, or its deletion, which shows that, was not seen
-// yet.
+// mayHaveUsed reports whether a node that the API server does not have may have used a volume: by its last state, or
+// because the event with that has not come yet.
 func (c *attachDetachController) mayHaveUsed(at place) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -131,6 +131,16 @@ func (w *world) isCurrent(n *node) bool {
 	return slices.Equal(shown, w.volumesAttached(n))
 }
 
+// reportAgain has the report of a node written again, since the node shows another one than was thought.
+func (c *attachDetachController) reportAgain(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.world.nodes[name]; n != nil {
+		n.report.known = false
+		c.announce(name, reportDelay)
+	}
+}
+
 // addToReport adds an attached volume to the report of its node.
 func (c *attachDetachController) addToReport(l *link) {
 	if l.state == attached && !l.listed {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -267,6 +268,22 @@ func TestANodeIsCorrectedAfterARestore(t *testing.T) {
 	s.pass(soon)
 	s.sent(reported + "a")
 	s.shows("a", "v", "w")
+}
+
+// A cluster is restored from a backup between the withdrawal of a volume and its detach. What the node shows then is older
+// than what is known, and no event follows.
+//
+// Pins ATT-80.
+func TestAReportThatIsUndoneIsWrittenAgain(t *testing.T) {
+	s := twoAttached(t)
+	restore := sync.OnceFunc(func() { s.restored("a", showing("v", "w")) })
+	s.Intercept("get nodes a", func(action) error { restore(); return nil })
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.shows("a", "w")
+	s.pass(lastBackoff)
+	s.is("w@a wanted attached listed")
+	s.shows("a", "w")
 }
 
 // The answer to a write counts unless something newer was seen before it came.

@@ -134,14 +134,9 @@ func TestTheTimeForcesNoVolumeThatIsStillReported(t *testing.T) {
 	s.pass(soon)
 	s.shows("a", "v")
 	s.Remove(t, aPod("pod", "a", "v"))
+	s.requests = nil
 	s.pass(maxWait + time.Minute)
-	s.is("v@a attached")
-	s.shows("a", "v")
-	if s.va("v", "a").DeletionTimestamp != nil {
-		t.Error("the volume is being detached")
-	}
-	s.hide()
-	s.pass(lastBackoff)
+	s.sent(inquired, "get nodes a", reported+"a", inquired, "get nodes a", remove)
 	s.is()
 	s.shows("a")
 }
@@ -333,7 +328,7 @@ func TestAVolumeThatCouldNotBeAttachedIsDetachedAtOnce(t *testing.T) {
 		"ATT-96: from a node that does not use it":     {uses(), uses(), nil, []string{look + "a", remove}},
 		"ATT-96: not from one that uses it":            {uses("v"), uses("v"), []string{"v@a uncertain"}, nil},
 		"ATT-80: not from one that uses it by now":     {uses(), uses("v"), []string{"v@a uncertain"}, []string{look + "a"}},
-		"ATT-80: not from one that shows it":           {uses(), showing("v"), []string{"v@a uncertain"}, []string{look + "a"}},
+		"ATT-80: not from one that shows it":           {uses(), showing("v"), []string{"v@a uncertain"}, []string{look + "a", reported + "a"}},
 		"ATT-96: not from a node that is not ready":    {notReady, notReady, []string{"v@a uncertain"}, nil},
 		"ATT-96: not from one that attaches by itself": {unmanaged, unmanaged, []string{"v@a uncertain"}, nil},
 	} {

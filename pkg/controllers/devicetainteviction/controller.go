@@ -117,7 +117,7 @@ type evictionController struct {
 	rules   rulelisters.DeviceTaintRuleLister
 	metrics controllerMetrics
 	loop    *reconcile.Loop[item]
-	queue   reconcile.Queue[item] // the loop, but in tests
+	queue   reconcile.Queue[item] // the loop, except in tests
 
 	mu           sync.Mutex
 	begun        bool // nobody is judged before

@@ -51,8 +51,8 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 	return nil
 }
 
-// statusChanged enqueues a rule that evicts pods when the cache shows another status of it. An update may have been left
-// out because the cache showed an older status, which was right again by then.
+// statusChanged enqueues a rule that evicts pods when the cache shows another status of it. An update may have been
+// skipped because the cache showed an older status, which was right again by then.
 func (c *evictionController) statusChanged(rule *resourcev1beta2.DeviceTaintRule) {
 	if rule.Spec.Taint.Effect == resourcev1beta2.DeviceTaintEffectNoExecute {
 		c.queue.AddAfter(keyOf(rule.Name, rule.UID), reportPeriod)

@@ -86,6 +86,7 @@ type disruptionController struct {
 	podStore  cache.Store
 	written   map[types.NamespacedName]ownWrite // of the one worker
 
+	// The queues are the loops, except in tests.
 	budgetQueue  reconcile.Queue[types.NamespacedName]
 	budgetLoop   *reconcile.Loop[types.NamespacedName]
 	recheckQueue reconcile.Queue[types.NamespacedName]

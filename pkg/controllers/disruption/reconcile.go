@@ -53,8 +53,8 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 // account computes the status of a budget and writes it if it has changed. Its errors are not
 // wrapped: users read them in the status of the budget.
 func (c *disruptionController) account(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
-	// Before the pods, or the version could be newer than they are. Where pods are stored apart from budgets, the
-	// comparison means nothing; then evictions are kept for two minutes, or as if the cache were never behind.
+	// Read before the pods, or the version could be newer than they are. If pods are stored in another etcd than budgets,
+	// the comparison means nothing: evictions are then kept until they expire, or dropped as if the cache were never behind.
 	older := writes.IsOlder(c.podStore.LastStoreSyncResourceVersion(), c.evictionsAsOf(budget))
 	selected, err := c.selectedBy(budget)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	pdbhelper "k8s.io/component-helpers/apps/poddisruptionbudget"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // evictionTimeout is how long it may take until the deletion of an evicted pod is observed.
@@ -67,8 +68,7 @@ type evictions struct {
 }
 
 // judgeEvictions judges recorded evictions by the pods that a cache shows. If that may be older than the evictions,
-// those of pods that it does not show, or shows as being deleted, are pending too: it may yet show the evicted pod, new
-// or of the same name, as healthy.
+// those of pods that it lacks, or shows as being deleted, are pending, too: it may yet show an evicted pod as healthy.
 func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, older bool, now time.Time) evictions {
 	found := evictions{pending: map[string]metav1.Time{}}
 	if len(recorded) == 0 {
@@ -88,6 +88,9 @@ func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, old
 			found.overdue = append(found.overdue, pod)
 		case pod != nil || older && !due.Before(now):
 			found.pending[name] = at
+			if pod == nil && due.Sub(now) > reconcile.RecheckAfter {
+				due = now.Add(reconcile.RecheckAfter) // no event follows when the cache is as new
+			}
 			if found.next.IsZero() || due.Before(found.next) {
 				found.next = due
 			}

@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -111,7 +112,7 @@ func TestJudgeEvictions(t *testing.T) {
 			name: "PDB-48: of pods that an older cache does not show yet, and of one that has expired", older: true,
 			recorded: map[string]metav1.Time{"a": at(0), "b": at(time.Minute), "c": at(2*time.Minute + 1)},
 			pods:     []*corev1.Pod{pod("b", beingDeleted), pod("c", beingDeleted)},
-			pending:  map[string]metav1.Time{"a": at(0), "b": at(time.Minute)}, next: start.Add(time.Minute),
+			pending:  map[string]metav1.Time{"a": at(0), "b": at(time.Minute)}, next: start.Add(reconcile.RecheckAfter),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

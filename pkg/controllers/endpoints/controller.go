@@ -84,7 +84,7 @@ type endpointsController struct {
 
 	serviceLoop *reconcile.Loop[types.NamespacedName]
 	podLoop     *reconcile.Loop[podchanges.Change]
-	// The queues are the loops.
+	// The queues are the loops, except in tests.
 	serviceQueue reconcile.Queue[types.NamespacedName]
 	podQueue     reconcile.Queue[podchanges.Change]
 }

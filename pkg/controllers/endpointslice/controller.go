@@ -110,7 +110,7 @@ type endpointSliceController struct {
 	serviceLoop  *reconcile.Loop[types.NamespacedName]
 	podLoop      *reconcile.Loop[podchanges.Change]
 	topologyLoop *reconcile.Loop[string]
-	// The queues are the loops.
+	// The queues are the loops, except in tests.
 	serviceQueue  reconcile.Queue[types.NamespacedName]
 	podQueue      reconcile.Queue[podchanges.Change]
 	topologyQueue reconcile.Queue[string]

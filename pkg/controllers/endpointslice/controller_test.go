@@ -413,6 +413,22 @@ func TestACreatedSliceIsLookedForLater(t *testing.T) {
 	}
 }
 
+// What delays it is the backoff. Pins EPS-15 and EPS-83.
+func TestASliceThatCouldNotBeCreatedIsNotLookedFor(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	queue := &controllertest.Queue[types.NamespacedName]{}
+	b.c.serviceQueue = queue
+	b.begin(t)
+	b.Refuse("create endpointslices", apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "s", errors.New("exceeded quota")))
+	queue.Take()
+	if err := b.Reconcile(); err == nil {
+		t.Fatal("it was created")
+	}
+	if got := queue.Take(); slices.Contains(got, "n/web in 10s") {
+		t.Errorf("queued are %q", got)
+	}
+}
+
 // The cache has missed both that a slice was created and that it was deleted. Pins EPS-84.
 func TestASliceThatTheCacheNeverShows(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -94,10 +94,6 @@ func (c *endpointSliceController) write(
 	}
 	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
 	created := c.inputs.takeCreate(key) // also if nothing shows it any more, because the slice was deleted
-	if created {
-		// Somebody may delete it before the cache has shown it, and a list after a break of the watch tell of neither.
-		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
-	}
 	if err != nil {
 		c.RecordFailure(ctx, failedUpdateSlices(service, err))
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
@@ -108,15 +104,17 @@ func (c *endpointSliceController) write(
 	return nil
 }
 
-// created notes the outcome of the creation of a slice. It requeues the Service if that was refused because of the
-// namespace: if the namespace was recreated, the API server may still know only the deleted one.
+// created notes the outcome of the creation of a slice. It requeues the Service if that succeeded: if somebody deletes
+// the slice before the cache has shown it, and the watch breaks in between, no event shows either. So it does if the
+// creation was refused because of the namespace: if that was recreated, the API server may still know only the deleted
+// one.
 func (c *endpointSliceController) created(slice *discoveryv1.EndpointSlice, err error) {
 	key := serviceOf(slice)
 	c.inputs.noteCreate(key)
 	if err != nil {
 		c.pending.noteFailure(key)
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err == nil || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
 	}
 }

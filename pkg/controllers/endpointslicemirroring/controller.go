@@ -85,7 +85,7 @@ type mirroringController struct {
 
 	written *slicewrites.Ledger
 	loop    *reconcile.Loop[types.NamespacedName]
-	queue   reconcile.Queue[types.NamespacedName] // the loop
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
 }
 
 func newController(env controller.Env, config config) (*mirroringController, error) {

@@ -36,7 +36,7 @@ func (c *mirroringController) apply(
 		}
 		c.written.Wrote(created)
 		c.metrics.changes.WithLabelValues("create").Inc()
-		// Somebody may delete it before the cache has shown it, and a list after a break of the watch tell of neither.
+		// If somebody deletes it before the cache has shown it, and the watch breaks in between, no event shows either.
 		c.queue.AddAfter(reconcile.KeyOf(endpoints), reconcile.RecheckAfter)
 	}
 	for _, slice := range p.update {

@@ -136,7 +136,7 @@ type collector struct {
 	graph       *graph
 	monitors    *monitors
 	changes     *reconcile.Loop[*change]
-	changeQueue reconcile.Queue[*change] // the loop, unless a test replaces it
+	changeQueue reconcile.Queue[*change] // the loop, except in tests
 	attempt     *worklist
 	orphan      *worklist
 	syncFailed  counter

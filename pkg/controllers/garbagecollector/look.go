@@ -102,11 +102,11 @@ func (g *graph) hasOthers(n *node, dependents []*node) bool {
 	return false
 }
 
-// lives reports whether an informer shows exactly the owner that a reference of an object claims, the owner is not
-// being deleted, and the object is among its dependents, so that its deletion would enqueue the object again. It is not
-// among them if the owner was found to be absent and is shown only then, by an informer that is behind. A false result
-// does not mean that the owner does not exist.
-func (g *graph) lives(ref metav1.OwnerReference, item identity) (*monitored, bool) {
+// lives returns the monitor that shows exactly the owner that a reference of an object claims, not being deleted; nil if
+// none does, which does not mean that the owner does not exist. It reports whether the object is among the dependents of
+// the owner, so that its deletion would enqueue the object again. It is not if the owner was found to be absent and was
+// shown only later, by an informer that is behind.
+func (g *graph) lives(ref metav1.OwnerReference, item identity) (as *monitored, linked bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	owner, found := g.nodes[ref.UID]
@@ -116,6 +116,6 @@ func (g *graph) lives(ref metav1.OwnerReference, item identity) (*monitored, boo
 	if !owner.matches(ref) || owner.elsewhere(item) {
 		return nil, false
 	}
-	_, linked := owner.dependents[g.nodes[item.uid]]
+	_, linked = owner.dependents[g.nodes[item.uid]]
 	return owner.monitored, linked
 }

@@ -44,11 +44,12 @@ const (
 )
 
 func (c *collector) ownerState(ctx context.Context, item identity, ref metav1.OwnerReference) (ownerState, error) {
-	// Checked first: if it contradicts the absent owners, a backup has restored the owner.
-	if as, lives := c.graph.lives(ref, item); lives && c.monitors.synced(as.resource) {
+	as, linked := c.graph.lives(ref, item)
+	if linked && c.monitors.synced(as.resource) {
 		return solid, nil
 	}
-	if c.graph.absent.has(claimed(ref, "")) || c.graph.absent.has(claimed(ref, item.namespace)) {
+	// An owner that is shown is read although it was found to be absent: a backup may have restored it.
+	if as == nil && (c.graph.absent.has(claimed(ref, "")) || c.graph.absent.has(claimed(ref, item.namespace))) {
 		return dangling, nil
 	}
 	at, err := c.locate(claimed(ref, item.namespace))

@@ -124,7 +124,7 @@ func (c *collector) unblock(
 	return c.patch(ctx, at, types.MergePatchType, ownersMerge(item.ResourceVersion, unblocked(item.OwnerReferences)))
 }
 
-// sharesUIDs reports whether two references have the same UID. A strategic merge patch changes but the first of them.
+// sharesUIDs reports whether two references have the same UID. A strategic merge patch changes only the first of them.
 func sharesUIDs(refs []metav1.OwnerReference) bool {
 	uids := sets.New[types.UID]()
 	for _, ref := range refs {

@@ -14,7 +14,7 @@ import (
 // worklist is a queue of nodes that records which are not done, to hand them over.
 type worklist struct {
 	loop  *reconcile.Loop[*node]
-	queue reconcile.Queue[*node] // the loop, unless a test replaces it
+	queue reconcile.Queue[*node] // the loop, except in tests
 	work  reconcile.Func[*node]
 
 	mu sync.Mutex

@@ -26,8 +26,8 @@
 //     the next instance.
 //  11. Before pods are released because their Job does not exist, the API server is asked: the
 //     cache alone is no proof (orphans.go).
-//  12. Nor is it one for pods: if it may lack some that the status or a break of the watch tells of, the pods of the
-//     Job are listed live (missed.go).
+//  12. The cache is no proof for pods either: if by the status, or after a break of the watch, it may lack some, the
+//     pods of the Job are listed live (missed.go).
 //  13. With the emulation of versions before 1.35, managedBy and podReplacementPolicy are
 //     honored only if their gates are on (judge.go).
 //

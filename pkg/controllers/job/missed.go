@@ -51,7 +51,7 @@ func (m *missedPods) of(job types.NamespacedName) map[types.UID]time.Time {
 	return maps.Clone(m.jobs[job])
 }
 
-// found drops pods of a Job whose fate is known, as of returned them, unless they were missed again since.
+// found drops the pods of a Job whose fate is known, given as of returned them, unless they were missed again since.
 func (m *missedPods) found(job types.NamespacedName, known map[types.UID]time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,18 +98,26 @@ func (m *missedPods) takeOver(jobs map[types.NamespacedName]map[types.UID]time.T
 	}
 }
 
-// podMissed handles a pod that a list after a break of the watch lacked. One that has finished and was accounted for
-// does not matter any more.
+// podMissed handles a pod that a list after a break of the watch lacked.
 func (c *jobController) podMissed(pod *corev1.Pod) {
 	job, ok := c.owners.Of(pod)
-	if ok && !isFinished(job) && (isTracked(pod) || !pods.IsTerminal(pod)) {
+	if ok && !isFinished(job) && !c.managedElsewhere(job) && isUnaccounted(pod) {
 		c.missed.add(reconcile.KeyOf(job), pod.UID)
 	}
 	c.podDeleted(pod)
 }
 
+// isUnaccounted reports whether it still matters to its Job what becomes of a pod: it has not finished, or was not
+// accounted for.
+func isUnaccounted(pod *corev1.Pod) bool { return isTracked(pod) || !pods.IsTerminal(pod) }
+
+// mayControl reports whether a Job controls a pod, or may adopt it.
+func mayControl(job *batchv1.Job, pod *corev1.Pod) bool {
+	return metav1.GetControllerOfNoCopy(pod) == nil || metav1.IsControlledBy(pod, job)
+}
+
 // candidates returns the pods of which a Job may control some, as cached. If the cache may lack pods of the Job, those
-// that a live list has besides are among them.
+// that only a live list has are added.
 func (c *jobController) candidates(
 	ctx context.Context, job *batchv1.Job, selector labels.Selector, settled bool,
 ) ([]*corev1.Pod, error) {
@@ -125,10 +133,13 @@ func (c *jobController) candidates(
 	}
 	cached := uidsOf(all)
 	for i := range list.Items {
-		if pod := &list.Items[i]; !cached.Has(pod.UID) {
-			delete(missed, pod.UID)
-			all = append(all, pod)
+		pod := &list.Items[i]
+		if cached.Has(pod.UID) || !isUnaccounted(pod) || !mayControl(job, pod) {
+			continue
 		}
+		delete(missed, pod.UID)
+		c.missed.add(key, pod.UID) // until the cache shows it
+		all = append(all, pod)
 	}
 	c.missed.found(key, missed)
 	if lacking := len(all) - len(cached); lacking > 0 {
@@ -139,9 +150,12 @@ func (c *jobController) candidates(
 }
 
 // lacksKnown reports whether the cache does not show all pods that the status of a Job knows of: those that it is about
-// to count, and the active ones. These keep the finalizer, and so exist, until another status was written. While the
-// cache is not settled it may be behind, and nothing follows from what it lacks.
+// to count, and, unless the cache is behind, the active ones. Both exist until another status was written, except for
+// those of a Job that is being deleted, which needs none.
 func lacksKnown(job *batchv1.Job, cached []*corev1.Pod, settled bool) bool {
+	if job.DeletionTimestamp != nil {
+		return false
+	}
 	uncounted := job.Status.UncountedTerminatedPods
 	if uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0 {
 		if shown := uidsOf(cached); !shown.HasAll(uncounted.Succeeded...) || !shown.HasAll(uncounted.Failed...) {

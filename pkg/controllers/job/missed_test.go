@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -59,6 +60,10 @@ func TestPodsThatAListLacks(t *testing.T) {
 		},
 		"JOB-129: an active one is gone": {
 			newJob(runs(2), sized(2, 2)), []runtime.Object{newPod("a")}, nil, nil, "list pods, create pods",
+		},
+		"JOB-129: the Job is being deleted": {
+			newJob(runs(2), sized(2, 2), func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} }),
+			[]runtime.Object{newPod("a", untracked)}, nil, newPod("p"), "update jobs/status",
 		},
 		"JOB-129: another one has the name": {
 			newJob(runs(1)), nil, newPod("p"), newPod("p", func(p *corev1.Pod) { p.UID, p.OwnerReferences[0].UID = "new", "other" }),

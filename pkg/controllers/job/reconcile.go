@@ -125,7 +125,7 @@ func (c *jobController) act(ctx context.Context, o *observation, action string) 
 		return action, cmp.Or(err, c.awaitUncertain(o))
 	}
 	if !o.settled {
-		return action, nil // for the same reason
+		return action, nil // there may be pods that the cache does not show yet
 	}
 	var err error
 	if o.job.DeletionTimestamp == nil {

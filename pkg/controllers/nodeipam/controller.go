@@ -98,7 +98,7 @@ type ipamController struct {
 	nodes  corelisters.NodeLister
 	ranges *ranges
 	loop   *reconcile.Loop[string]
-	queue  reconcile.Queue[string] // the loop
+	queue  reconcile.Queue[string] // the loop, except in tests
 	runs   func(bool)
 }
 

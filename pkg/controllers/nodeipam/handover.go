@@ -8,8 +8,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// handover is what an instance hands over: where it would look for the next free block, and what nodes hold, also
-// those that the cache has shown. The successor may begin with a cache that a list has filled which lacks some of them.
+// handover is what an instance hands over: where it would look for the next free block, and what all nodes hold. The
+// cache of the successor may be filled by a list that lacks some of them.
 type handover struct {
 	next     map[division]int
 	holdings []holding

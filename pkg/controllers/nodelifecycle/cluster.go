@@ -116,7 +116,7 @@ func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	defer c.mu.Unlock()
 	c.sight.reached(now)
 	r := c.nodes[lease.Name]
-	if r == nil || lease.Spec.RenewTime == nil {
+	if r == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(&r.renewed) {
 		return
 	}
 	if late, ok := r.lateness(*lease.Spec.RenewTime, now); ok {

@@ -111,6 +111,7 @@ type lifecycleController struct {
 	metrics controllerMetrics
 	cluster *cluster
 
+	// The queues are the loops, except in tests.
 	nodeQueue reconcile.Queue[string]
 	nodeLoop  *reconcile.Loop[string]
 	podQueue  reconcile.Queue[types.NamespacedName]

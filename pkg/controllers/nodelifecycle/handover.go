@@ -231,7 +231,8 @@ func (c *cluster) adoptZones(left handover, now time.Time) {
 	}
 }
 
-// takeOver continues the view of a predecessor, and then applies the later observations of this instance.
+// takeOver continues the view of a predecessor, and then applies the later sign of this instance. As of when Leases are
+// known is shown by the next renewal: this instance did not know how fast they are.
 func (s *sight) takeOver(left sight) {
 	own := *s
 	*s = left
@@ -239,5 +240,4 @@ func (s *sight) takeOver(left sight) {
 	if own.sign.After(s.sign) {
 		s.reached(own.sign)
 	}
-	s.sawLeases(own.leases)
 }

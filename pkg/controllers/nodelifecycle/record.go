@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -104,15 +105,22 @@ func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 }
 
 // lateness returns how much longer a renewal that the watch shows took to be observed than the fastest one of the node:
-// a watch that is behind shows old renewals. The clocks may differ, so ok is false for a renewal that is the fastest.
+// a watch that is behind shows old renewals. Only differences count, since the clocks may differ, so that fastest can be
+// negative. ok is false for the fastest one, which nothing can be compared with, and for a time that is centuries away.
 func (r *record) lateness(renewed metav1.MicroTime, now time.Time) (late time.Duration, ok bool) {
 	delay := now.Sub(renewed.Time)
+	if delay.Abs() > maxDelay {
+		return 0, false
+	}
 	if !r.isTimed || delay < r.fastest {
 		r.fastest, r.isTimed = delay, true
 		return 0, false
 	}
 	return delay - r.fastest, true
 }
+
+// maxDelay is more than clocks differ by, and so little that two delays can be subtracted.
+const maxDelay = math.MaxInt64 / 2
 
 // graceOf returns the grace period of a node.
 func (c config) graceOf(r *record) time.Duration {

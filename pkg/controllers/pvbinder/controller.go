@@ -138,8 +138,8 @@ type binderController struct {
 
 	claimLoop   *reconcile.Loop[types.NamespacedName]
 	volumeLoop  *reconcile.Loop[string]
-	claimQueue  reconcile.Queue[types.NamespacedName] // that of claimLoop
-	volumeQueue reconcile.Queue[string]               // that of volumeLoop
+	claimQueue  reconcile.Queue[types.NamespacedName] // the loop, except in tests
+	volumeQueue reconcile.Queue[string]               // the loop, except in tests
 }
 
 func newController(env controller.Env, cfg config) (*binderController, error) {

@@ -96,7 +96,7 @@ type claimController struct {
 	census    *census
 	metrics   controllerMetrics
 	loop      *reconcile.Loop[key]
-	queue     reconcile.Queue[key] // the loop, but in tests
+	queue     reconcile.Queue[key] // the loop, except in tests
 }
 
 func newController(env controller.Env, config config) (*claimController, error) {

@@ -98,7 +98,7 @@ type tokenController struct {
 	tokens   cache.Indexer // of the Secrets, with the index by account
 	known    *seenSecrets
 	loop     *reconcile.Loop[key] // one for both kinds of keys: they share the name of its metrics
-	queue    reconcile.Queue[key] // that of the loop
+	queue    reconcile.Queue[key] // the loop, except in tests
 }
 
 // newController returns nil if there is no key to sign with.

@@ -57,8 +57,8 @@ func (c *warner) isMountable(driver string) (bool, error) {
 	return found && mountsWithLabel(object), err
 }
 
-// report emits an event on the pod of each conflict. They are reported once only, so that a pod that is gone must not
-// keep others from hearing of theirs.
+// report emits an event on the pod of each conflict. Each is reported only once, so a pod that is gone must not keep
+// others from hearing of theirs.
 func (c *warner) report(conflicts []conflict) error {
 	for both := range slices.Chunk(conflicts, 2) {
 		if err := c.reportBetween(both); err != nil {

@@ -71,7 +71,7 @@ type cidrController struct {
 	addresses cache.GenericLister
 	ranges    *ranges
 	holders   *holders
-	queue     reconcile.Queue[string] // the loop
+	queue     reconcile.Queue[string] // the loop, except in tests
 	loop      *reconcile.Loop[string]
 }
 

@@ -90,7 +90,7 @@ type evictionController struct {
 	podLoop   *reconcile.Loop[types.NamespacedName]
 	evictions *reconcile.Loop[identity]
 
-	// The queues are those of the loops, but in tests.
+	// The queues are the loops, except in tests.
 	nodeQueue     reconcile.Queue[string]
 	podQueue      reconcile.Queue[types.NamespacedName]
 	evictionQueue reconcile.Queue[identity]

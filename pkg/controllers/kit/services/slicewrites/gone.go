@@ -37,8 +37,8 @@ func (l *Ledger) Doubt(shown *discoveryv1.EndpointSlice) {
 	l.doubts[shown.UID] = shown.ResourceVersion
 }
 
-// ask reads what became of the slices of a Service that are in doubt, if the cache does not show it, and reports
-// whether it is known.
+// ask reads those slices of a Service that are in doubt and that the cache shows as before. It reports whether it is
+// known what became of all of them.
 func (l *Ledger) ask(ctx context.Context, service types.NamespacedName, cached []*discoveryv1.EndpointSlice) bool {
 	known := true
 	for _, shown := range l.doubted(cached) {
@@ -51,10 +51,14 @@ func (l *Ledger) ask(ctx context.Context, service types.NamespacedName, cached [
 			delete(l.doubts, shown.UID)
 			l.Tracker.ExpectDeletion(shown) // the cache will come to show that it is gone, or not ours
 			l.mu.Unlock()
+		case apierrors.IsForbidden(err): // what may not be read is as the cache shows it
+			l.mu.Lock()
+			delete(l.doubts, shown.UID)
+			l.mu.Unlock()
 		default:
-			klog.FromContext(ctx).V(2).Info("cannot read an EndpointSlice that may have been written, trying again",
+			klog.FromContext(ctx).Info("Cannot read an EndpointSlice that may have been written, trying again",
 				"endpointSlice", klog.KObj(shown), "err", err)
-			known = known && apierrors.IsForbidden(err) // what may not be read is as the cache shows it
+			known = false
 		}
 	}
 	return known
@@ -80,8 +84,8 @@ func (l *Ledger) isStill(live *discoveryv1.EndpointSlice, tracked types.UID, ser
 	return live.UID == tracked && serviceOf(live) == service && l.isCurrent(live)
 }
 
-// dropGone stops tracking the slices of a Service that a cache of this version lacks, although it should show them, if
-// they are gone.
+// dropGone stops tracking slices that are gone, among those of a Service that a cache of this version lacks although it
+// should show them.
 func (l *Ledger) dropGone(
 	ctx context.Context, service types.NamespacedName, cached []*discoveryv1.EndpointSlice, version string,
 ) {
@@ -114,7 +118,7 @@ func (l *Ledger) overdue(
 	for uid, last := range l.last[service] {
 		slice := sliceOf(service)
 		slice.UID = uid
-		isAwaited := !l.Tracker.ShouldSync(slice) // it is if the slice is not tracked, or its deletion expected
+		isAwaited := !l.Tracker.ShouldSync(slice) // true of one that is not tracked, or whose deletion is expected
 		if isAwaited && withUID(cached, uid) == nil && !writes.IsOlder(version, last.version) {
 			names[uid] = last.name
 		}

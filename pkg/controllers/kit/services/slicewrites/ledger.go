@@ -19,11 +19,11 @@
 //  5. The writes that the cache did not show when an instance ended are expected by its
 //     successor, unless it starts so late that the caches must be past them, or has been shown that
 //     the slice is gone: it is notified before it takes over.
-//  6. A cache that lacks a tracked slice, although it is as new as the last write of it, will not come to show it: as
-//     a rule the slice was deleted between two lists. A live read tells, since a list may lack what exists; then the
-//     slice is not tracked any more. If it exists, the cache is stale.
-//  7. A slice that may have been updated or deleted, because there was no answer, is read, too, while the cache shows
-//     it as before (see Doubt). What is read is taken for the answer.
+//  6. A tracked slice that the cache lacks, although it is as new as the last write of the slice, was usually deleted
+//     between two lists. A live read decides, since a list may lack what exists: if the slice is gone, it is not tracked
+//     any more; if it exists, the cache is stale.
+//  7. A slice of which Doubt notes that it may have been updated or deleted, because there was no answer, is read, too,
+//     while the cache shows it as before. What is read is taken for the answer.
 package slicewrites
 
 import (
