@@ -41,7 +41,7 @@ func TestASyncedHandlerHasSeenTheCache(t *testing.T) {
 	if len(seen) > 0 {
 		t.Errorf("seen at once: %v", seen)
 	}
-	if w.Synced(); len(seen) != 1 {
+	if w.SyncHandlers(); len(seen) != 1 {
 		t.Errorf("seen %v", seen)
 	}
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,6 +171,7 @@ func (i *informer) deliver() {
 // relist has the cache show everything as it is, without what happened in between.
 func (i *informer) relist() {
 	if i.w.server.unserved[i.resource] {
+		i.unlisted = true // until it is served
 		return
 	}
 	i.unlisted = false
@@ -202,7 +204,9 @@ func sortedNames(objects map[types.NamespacedName]runtime.Object) []types.Namesp
 	for name := range objects {
 		names = append(names, name)
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(names, func(a, b types.NamespacedName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	return names
 }
 
@@ -212,5 +216,25 @@ func (i *informer) notify() {
 		do := i.pending[0]
 		i.pending = i.pending[1:]
 		do()
+	}
+}
+
+// Relist interrupts the watch of the kind of an object: its cache does not show the events that it missed, only what
+// has become of the objects.
+func (w *World) Relist(object runtime.Object) {
+	resource, _ := kindOf(object)
+	if i, ok := w.informers[resource]; ok {
+		w.log("relist %s", resource.Resource)
+		i.relist()
+	}
+}
+
+// SyncHandlers runs the handlers until they have seen all that the caches show, for a controller that waits for its
+// caches before it begins.
+func (w *World) SyncHandlers() {
+	for _, i := range w.sorted() {
+		for len(i.pending) > 0 {
+			i.notify()
+		}
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// losses are the names of objects that exist and that a list lacked, as that of an API server whose watch cache has
-// lost them, and whether a handler was told that they are gone. They stay away until the next list or change. Nothing
-// tells of their deletion: such an API server does not.
+// losses are the objects that exist although the last list lacked them, by name, and whether a handler was told that
+// they are gone. An API server whose watch cache has lost events answers like that. They stay away until the next list,
+// or until they change; no event shows their deletion.
 type losses map[types.NamespacedName]bool
 
-// lose returns what the next list of an informer lacks: each object in two that may be, as a rule.
+// lose chooses what the next list of an informer lacks: nothing in one list of four, otherwise half of the objects that
+// Lossy allows.
 func (i *informer) lose() losses {
 	w := i.w
 	if w.Lossy == nil || w.OneIn(4) {
@@ -34,15 +35,15 @@ func (i *informer) told(name types.NamespacedName) {
 	}
 }
 
-// Lacks reports whether the cache has shown an object that exists and lacks it now, because a list did, and the
-// handlers of the controller know.
+// Lacks reports whether the cache lacks an object that exists, because a list did, and the handlers of the controller
+// were told that it is gone.
 func (w *World) Lacks(object runtime.Object) bool {
 	resource, _ := kindOf(object)
 	i, ok := w.informers[resource]
 	return ok && i.lost[nameOf(accessor(object))]
 }
 
-// find has the caches show again what they lack. No list lacks anything from then on.
+// find relists what the caches lack. From then on no list lacks anything.
 func (w *World) find() {
 	w.Lossy = nil
 	for _, i := range w.sorted() {

@@ -27,10 +27,10 @@ type Metadata struct {
 	Custom map[schema.GroupVersionResource]bool
 }
 
-// ServeMetadata has the metadata client of a world see what is stored. Informers of metadata may not have listed yet
-// when they are asked for, or list what was stored some time ago.
+// ServeMetadata connects the metadata client of a world to what is stored. An informer of metadata may not have listed
+// yet when it is requested, or begin with an older state.
 func ServeMetadata(w *World) *Metadata {
-	m := &Metadata{w: w, Custom: map[schema.GroupVersionResource]bool{}}
+	m := &Metadata{w: w}
 	w.server.storedAs = map[schema.GroupVersionResource]schema.GroupVersionResource{}
 	w.server.unserved = map[schema.GroupVersionResource]bool{}
 	w.Env.Env.Metadata.(*metadatafake.FakeMetadataClient).PrependReactor("*", "*", m.react)
@@ -48,7 +48,7 @@ func (m *Metadata) IsServed(resource schema.GroupVersionResource) bool {
 	return !m.w.server.unserved[resource]
 }
 
-// Version makes a resource another version of the stored one.
+// Version serves what is stored under one version of a resource under another one, too.
 func (m *Metadata) Version(resource, stored schema.GroupVersionResource) {
 	m.w.server.storedAs[resource] = stored
 }
@@ -78,7 +78,7 @@ func (m *Metadata) Change(resource schema.GroupVersionResource, object metav1.Ob
 	must(err)
 }
 
-// Define stores or removes an object of a resource of which nothing but its name matters.
+// Define stores or removes a cluster-scoped object of which only the name matters. No event shows that.
 func (m *Metadata) Define(resource schema.GroupVersionResource, name string, exists bool) {
 	objects := m.w.server.of(resource).objects
 	delete(objects, types.NamespacedName{Name: name})
@@ -198,7 +198,7 @@ func (s *scope) Release(shared cache.SharedIndexInformer) {
 	}
 }
 
-// listOlder has a new cache show what an API server that is behind lists.
+// listOlder fills a new cache from an API server that is some changes behind.
 func (i *informer) listOlder() {
 	history := i.w.server.of(i.resource).history
 	if i.w.server.unserved[i.resource] || len(history) == 0 {
@@ -221,7 +221,7 @@ func (i *informer) isBehind() bool {
 	return !i.w.server.unserved[i.resource] && (i.unlisted || i.seen < len(i.w.server.of(i.resource).history))
 }
 
-// listed has the registrations wait for what is shown.
+// listed is called after a list: registrations are synced once handlers were told of it.
 func (i *informer) listed() {
 	for _, r := range i.registrations {
 		r.expect()
@@ -236,7 +236,7 @@ type registration struct {
 	done     chan struct{}
 }
 
-// expect has the handler synced as soon as it knows what the cache shows.
+// expect marks the handler as synced once it was told all that the cache shows now.
 func (r *registration) expect() {
 	if r.i.unlisted || r.expects {
 		return

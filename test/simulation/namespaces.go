@@ -10,10 +10,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Namespaces are those of a world in which they come and go. Their finalizer stands in for that of their spec.
+// Namespaces plays the users and the controller of namespaces that come and go. A finalizer in the metadata stands in
+// for that of the spec.
 type Namespaces struct {
 	*World
-	// Names are those that there may be.
+	// Names are the names that they can have.
 	Names []string
 	// former are those that the API server may still see instead of their successors.
 	former map[string]bool
@@ -21,8 +22,8 @@ type Namespaces struct {
 
 const namespaceFinalizer = "example.com/kubernetes"
 
-// Refusal is the answer to a create in a namespace that is not there or terminates, nil for any other. Once in a while
-// an API server takes a namespace for its predecessor. It is to be called by World.Refuse.
+// Refusal is for World.Refuse. It refuses to create objects in a namespace that does not exist or terminates. While the
+// world is Faulty, a new namespace may be taken for its predecessor once.
 func (n *Namespaces) Refusal(object runtime.Object) error {
 	name := accessor(object).GetNamespace()
 	if name == "" {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,9 +26,11 @@ type Queue[K comparable] struct {
 
 	w        *World
 	work     func(context.Context, K) error
-	now      []K
-	later    map[K]time.Time
 	failures map[K]int
+
+	mu    sync.Mutex // keys are also added by concurrent requests
+	now   []K
+	later map[K]time.Time
 }
 
 // NewQueue makes a queue whose keys are worked on by a function.
@@ -37,6 +40,12 @@ func NewQueue[K comparable](w *World, work func(context.Context, K) error) *Queu
 
 // Add implements reconcile.Queue.
 func (q *Queue[K]) Add(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(key)
+}
+
+func (q *Queue[K]) add(key K) {
 	if !slices.Contains(q.now, key) {
 		q.now = append(q.now, key)
 	}
@@ -51,13 +60,18 @@ func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 		q.Add(key)
 		return
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	due := q.w.Clock.Now().Add(delay)
 	if at, ok := q.later[key]; !ok || due.Before(at) {
 		q.later[key] = due
 	}
 }
 
-func (q *Queue[K]) promote() {
+// promote adds the keys that are due, and returns how many are to be reconciled.
+func (q *Queue[K]) promote() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var due []K
 	for key, at := range q.later {
 		if !at.After(q.w.Clock.Now()) {
@@ -67,16 +81,16 @@ func (q *Queue[K]) promote() {
 	slices.SortFunc(due, func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, key := range due {
 		delete(q.later, key)
-		q.Add(key)
+		q.add(key)
 	}
+	return len(q.now)
 }
 
-func (q *Queue[K]) ready() bool {
-	q.promote()
-	return len(q.now) > 0
-}
+func (q *Queue[K]) ready() bool { return q.promote() > 0 }
 
 func (q *Queue[K]) next() (next time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, at := range q.later {
 		if !ok || at.Before(next) {
 			next, ok = at, true
@@ -92,13 +106,21 @@ func (q *Queue[K]) shuffle() {
 	q.now[0], q.now[n] = q.now[n], q.now[0]
 }
 
-func (q *Queue[K]) run(ctx context.Context) {
+// take removes a key that is to be reconciled.
+func (q *Queue[K]) take() K {
 	q.promote()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.AnyOrder {
 		q.shuffle()
 	}
 	key := q.now[0]
 	q.now = q.now[1:]
+	return key
+}
+
+func (q *Queue[K]) run(ctx context.Context) {
+	key := q.take()
 	err := q.work(ctx, key)
 	q.w.log("reconciled %v: %v", key, err)
 	if err == nil {

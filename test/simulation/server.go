@@ -71,7 +71,7 @@ type server struct {
 	version   int
 	created   int
 	resources map[schema.GroupVersionResource]*storage
-	// storedAs are further versions of resources, and unserved those that are not served.
+	// storedAs maps further versions of a resource to the stored one, unserved has the resources that are not served.
 	storedAs map[schema.GroupVersionResource]schema.GroupVersionResource
 	unserved map[schema.GroupVersionResource]bool
 }
@@ -145,10 +145,14 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 	case clienttesting.ListActionImpl:
 		return s.list(a)
 	case clienttesting.CreateAction: // updates are of this type too
-		if action.GetVerb() == "create" {
+		verb, sub := action.GetVerb(), action.GetSubresource()
+		if sub != "" && (verb == "create" || sub != "status") {
+			return nil, s.gap("%s of the %s of %s", verb, sub, resource.Resource)
+		}
+		if verb == "create" {
 			return s.createFor(resource, action.GetNamespace(), a.GetObject().DeepCopyObject())
 		}
-		return s.update(resource, action.GetSubresource(), a.GetObject().DeepCopyObject())
+		return s.update(resource, sub, a.GetObject().DeepCopyObject())
 	case clienttesting.PatchAction:
 		return s.patch(a)
 	case clienttesting.DeleteAction:
@@ -290,9 +294,11 @@ func (s *server) update(
 		m.SetAnnotations(sent.GetAnnotations())
 		m.SetOwnerReferences(sent.GetOwnerReferences())
 		m.SetFinalizers(sent.GetFinalizers())
-		for _, field := range []string{"Spec", "Data", "Revision", "Secrets", "Subsets", "Endpoints", "Ports"} {
-			if f := is.FieldByName(field); f.IsValid() {
-				f.Set(from.FieldByName(field))
+		for i := range is.NumField() {
+			switch is.Type().Field(i).Name {
+			case "TypeMeta", "ObjectMeta", "Status":
+			default:
+				is.Field(i).Set(from.Field(i))
 			}
 		}
 	}
@@ -358,7 +364,7 @@ func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	return s.replace(resource, stored, next)
 }
 
-// withStatus returns a stored object with the status of another state of it, and its annotations.
+// withStatus returns a stored object with the status and the annotations of another state of it.
 func withStatus(stored, from runtime.Object) runtime.Object {
 	next := stored.DeepCopyObject()
 	status := reflect.ValueOf(from).Elem().FieldByName("Status")
@@ -367,8 +373,8 @@ func withStatus(stored, from runtime.Object) runtime.Object {
 	return next
 }
 
-// patched returns what a patch makes of an object. Each field that is applied replaces what was there, lists too: all of
-// it counts as applied by the same manager.
+// patched returns an object with a patch applied. A field that is applied replaces what was there, also if it is a
+// list, as if the same manager had applied all of it.
 func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime.Object, error) {
 	text, err := json.Marshal(stored)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,6 +111,28 @@ func TestPatches(t *testing.T) {
 	}
 }
 
+func TestAnUpdateChangesAllButTheStatus(t *testing.T) {
+	w := New(t, 1)
+	w.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})
+	configMap, _ := Get[*corev1.ConfigMap](w, "ns", "c")
+	configMap = configMap.DeepCopy()
+	configMap.BinaryData, configMap.Immutable = map[string][]byte{"a": nil}, ptr.To(true)
+	_, err := w.Client.CoreV1().ConfigMaps("ns").Update(t.Context(), configMap, metav1.UpdateOptions{})
+	must(err)
+	w.Create(newPod("p"))
+	pod, _ := Get[*corev1.Pod](w, "ns", "p")
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName, pod.Status.Phase = "n", corev1.PodFailed
+	_, err = w.Client.CoreV1().Pods("ns").Update(t.Context(), pod, metav1.UpdateOptions{})
+	must(err)
+	configMap, _ = Get[*corev1.ConfigMap](w, "ns", "c")
+	pod, _ = Get[*corev1.Pod](w, "ns", "p")
+	isKept := len(configMap.BinaryData) == 1 && configMap.Immutable != nil && pod.Spec.NodeName == "n"
+	if !isKept || pod.Status.Phase != corev1.PodPending {
+		t.Errorf("stored %+v and %+v", configMap, pod)
+	}
+}
+
 func TestAMergePatchChangesOnlyWhatItNames(t *testing.T) {
 	w := New(t, 1)
 	w.Create(newPod("p", owned("a")))
@@ -199,6 +222,13 @@ func TestWhatCannotBeAnsweredFailsTheTest(t *testing.T) {
 		},
 		"patch of another subresource": func() error {
 			_, err := pods.Patch(t.Context(), "p", types.MergePatchType, empty, metav1.PatchOptions{}, "resize")
+			return err
+		},
+		"create of a subresource": func() error {
+			return pods.EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p"}})
+		},
+		"update of another subresource": func() error {
+			_, err := pods.UpdateResize(t.Context(), "p", newPod("p"), metav1.UpdateOptions{})
 			return err
 		},
 		"list by a field": func() error {

@@ -28,20 +28,20 @@ func sliceDiffers(stored, next runtime.Object) bool {
 		[]any{is.Endpoints, is.Ports, is.Labels, is.DeletionTimestamp})
 }
 
-// moveGeneration does to an EndpointSlice what the beginning of its deletion does.
+// moveGeneration raises the generation of an EndpointSlice when its deletion begins.
 func moveGeneration(deleted runtime.Object) {
 	if slice, ok := deleted.(*discoveryv1.EndpointSlice); ok {
 		slice.Generation++
 	}
 }
 
-// Backends are the users and kubelets of a world with Services, their pods and nodes with zones. All is in the namespace
-// ns.
+// Backends plays the users and kubelets of a world with Services, their pods, and nodes with zones. What has a
+// namespace is in ns.
 type Backends struct {
 	*World
 	// Spared reports whether users and kubelets leave an object alone. Default: none.
 	Spared func(metav1.Object) bool
-	// Shape makes the spec of a Service another one. Default: Random.
+	// Shape changes the spec of a Service. Default: Random.
 	Shape func(*corev1.Service)
 }
 
@@ -123,7 +123,7 @@ func (b *Backends) serviceUser() {
 	}
 }
 
-// Random is another Service. Only the first of its families stays.
+// Random replaces the spec of a Service, except for its first IP family.
 func (b *Backends) Random(s *corev1.Service) {
 	families := [][]corev1.IPFamily{
 		{corev1.IPv4Protocol}, {corev1.IPv4Protocol, corev1.IPv6Protocol},

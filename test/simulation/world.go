@@ -1,17 +1,3 @@
-// Package simulation is a small cluster in which a controller is at work while whatever can happen to it does, in
-// a random order that a seed determines.
-//
-//  1. A Step is one thing that happens: an event reaches a cache or a handler, a watch is interrupted and relisted, a
-//     key is reconciled, the controller is restarted or handed over, time passes. Caches of different resources are
-//     behind independently of each other, and handlers behind their caches.
-//  2. While the World is Faulty, requests fail, or are carried out and their answers are lost.
-//  3. What the other components and users do is up to the test, between steps.
-//  4. Settle ends the faults and goes on until nothing is left to do, so that the test can see whether the controller
-//     rests though it must act.
-//  5. What happened is logged if the test fails. -simulation.first and -simulation.seeds choose the seeds. Requests
-//     that a controller sends concurrently are answered in any order, and listers return objects in any order, as real
-//     ones do; neither is determined by a seed.
-//  6. A request that the simulation cannot answer as an API server would fails the test.
 package simulation
 
 import (
@@ -55,33 +41,33 @@ type Runner interface {
 type World struct {
 	*controllertest.Env
 	Rand *rand.Rand
-	Seed uint64
 	// Start makes an instance of the controller. left is what the one before handed over, nil if that was killed.
 	Start func(env controller.Env, left any) Instance
 	// Admit completes an object that is created.
 	Admit func(runtime.Object)
-	// Refuse is the answer to the creation of an object by the controller that the API server refuses.
+	// Refuse returns the error with which the API server refuses to create an object for the controller, nil if it creates
+	// it.
 	Refuse func(runtime.Object) error
-	// Deleted sees an object that the controller has deleted, as it was.
+	// Deleted is called after the controller has deleted an object, with its last state before that.
 	Deleted func(runtime.Object)
-	// Validate checks a change of an object.
+	// Validate checks what the controller changes an object to. An error is the answer, and fails the test.
 	Validate func(old, new runtime.Object) error
-	// Restarts is how often the controller is restarted: once in as many steps, 0 for never.
-	Restarts int
-	// Hasty is how often other things happen while a request is under way: with one in as many requests, 0 for never.
+	// During Play, other things happen while a request is under way, for one request of so many, on average; 0 for none.
 	Hasty int
 	// Faulty makes requests fail.
 	Faulty bool
-	// Lossy reports whether lists that fill caches may lack an object that exists, until Settle. Nil: they lack nothing.
+	// Until Settle, lists that fill caches may lack the objects for which Lossy returns true. Default: none.
 	Lossy func(runtime.Object) bool
 
 	t         testing.TB
 	server    *server
 	informers map[schema.GroupVersionResource]*informer
 	instance  Instance
-	working   Runner // the one that works
+	working   Runner // whose key is being reconciled, nil for none
 	happens   func() // has one thing happen; nil if nothing may
 	trace     []string
+	// The controller is restarted in one step of so many, on average; 0 for never. Begin chooses it.
+	restarts int
 }
 
 // fault is what becomes of a request.
@@ -125,7 +111,7 @@ func Run(t *testing.T, seeds uint64, test func(t *testing.T, w *World)) {
 // New makes a world that a seed determines.
 func New(t testing.TB, seed uint64) *World {
 	w := &World{
-		Env: controllertest.New(t), Rand: rand.New(rand.NewPCG(seed, 1)), Seed: seed,
+		Env: controllertest.New(t), Rand: rand.New(rand.NewPCG(seed, 1)),
 		t: t, informers: map[schema.GroupVersionResource]*informer{},
 	}
 	w.server = &server{w: w, version: 1000, resources: map[schema.GroupVersionResource]*storage{}}
@@ -184,7 +170,7 @@ func (w *World) sorted() []*informer {
 // Begin starts the controller, in a world that may have faults and restarts.
 func (w *World) Begin() {
 	w.Faulty = w.OneIn(2)
-	w.Restarts = []int{0, 0, 50, 300}[w.Rand.IntN(4)]
+	w.restarts = []int{0, 0, 50, 300}[w.Rand.IntN(4)]
 	w.instance = w.Start(w.Env.Env, nil)
 }
 
@@ -234,7 +220,7 @@ func (w *World) Step() {
 		return
 	}
 	i := all[w.Rand.IntN(len(all))]
-	if w.Restarts > 0 && w.Rand.IntN(w.Restarts) == 0 && w.working == nil {
+	if w.restarts > 0 && w.OneIn(w.restarts) && w.working == nil {
 		w.restart()
 		return
 	}
@@ -294,7 +280,7 @@ func (w *World) Drain() {
 			return
 		}
 	}
-	w.t.Fatalf("seed %d: it never rests", w.Seed)
+	w.t.Fatal("it never rests")
 }
 
 // Settle goes on without faults until nothing is due within the horizon. each is called whenever everything rests, for
@@ -319,7 +305,7 @@ func (w *World) Settle(horizon time.Duration, each func() bool) {
 		}
 		w.Clock.SetTime(next)
 	}
-	w.t.Fatalf("seed %d: it does not settle", w.Seed)
+	w.t.Fatal("it does not settle")
 }
 
 // All returns the stored objects of a kind.

@@ -27,8 +27,8 @@ var (
 // machine is what a node is in truth, whatever its Node says.
 type machine struct {
 	off, cut bool
-	// mounted are volumes that are mounted, mounting those that were in use when they were withdrawn: the kubelet may have
-	// read before that they are attached.
+	// mounted has the volumes that are mounted; mounting has those that were withdrawn from volumesAttached while in use,
+	// which the kubelet may yet mount: it may have read them before.
 	mounted, mounting map[string]bool
 }
 

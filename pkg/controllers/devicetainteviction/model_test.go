@@ -198,7 +198,7 @@ func (m *model) user() {
 	m.observe()
 }
 
-// pods returns the pods that are to be evicted sooner or later, or those that are not.
+// podsThat returns the pods that stay, or those that are to be evicted sooner or later.
 func (m *model) podsThat(stay bool) []*corev1.Pod {
 	return slices.DeleteFunc(simulation.All[*corev1.Pod](m.World), func(pod *corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil || m.verdict(pod).stays() != stay

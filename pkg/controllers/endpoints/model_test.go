@@ -38,7 +38,7 @@ func (m *model) run() {
 		changes := simulation.NewQueue(m.World, c.reconcilePodChange)
 		c.serviceQueue, c.podQueue = services, changes
 		c.watch()
-		m.Synced()
+		m.SyncHandlers()
 		must.Succeed(m.t, c.begin(m.Context()))
 		return simulation.Instance{
 			Runners: []simulation.Runner{services, changes}, HandOver: func() any { return c.HandOver() },

@@ -77,7 +77,7 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	topology := simulation.NewQueue(m.World, c.reconcileTopology)
 	c.serviceQueue, c.podQueue, c.topologyQueue = services, changes, topology
 	c.watch()
-	m.Synced()
+	m.SyncHandlers()
 	must.Succeed(m.t, c.begin(m.Context()))
 	m.c = c
 	return simulation.Instance{

@@ -1,6 +1,7 @@
 package endpointslicemirroring
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +40,7 @@ func (m *model) run() {
 		c := must.Get(newController(env, config))(m.t)
 		queue := simulation.NewQueue(m.World, c.reconcile)
 		c.queue = queue
-		m.Synced()
+		m.SyncHandlers()
 		must.Succeed(m.t, c.begin(m.Context()))
 		return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.HandOver() }}
 	}
@@ -101,7 +102,8 @@ func (m *model) tamper() {
 		return
 	}
 	m.Delete(slices.MaxFunc(all, func(a, b *discoveryv1.EndpointSlice) int {
-		return strings.Compare(a.ResourceVersion, b.ResourceVersion)
+		return cmp.Or(
+			cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), strings.Compare(a.ResourceVersion, b.ResourceVersion))
 	}), nil)
 	if m.OneIn(2) {
 		m.Relist(&discoveryv1.EndpointSlice{})

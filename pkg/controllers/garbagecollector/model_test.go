@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/simulation"
 )
 
@@ -41,30 +39,10 @@ type model struct {
 	preferLater bool
 	isOver      bool // no more trouble
 
-	// shown are the owners of objects that the collector was shown, before those when what it does now began.
+	// shown has the owners of each object as the collector was last shown them, before those when its current work began.
 	shown, before map[types.UID][]metav1.OwnerReference
 	// inForeground and orphaning are the objects that were ever deleted so.
 	inForeground, orphaning map[types.UID]bool
-}
-
-// guarded is a queue that concurrent requests add to.
-type guarded struct {
-	mu *sync.Mutex
-	*simulation.Queue[*node]
-}
-
-func (g guarded) Add(n *node) { g.Enqueue(reconcile.Fresh, n) }
-
-func (g guarded) Enqueue(_ reconcile.Lane, n *node) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Queue.Add(n)
-}
-
-func (g guarded) AddAfter(n *node, delay time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.Queue.AddAfter(n, delay)
 }
 
 func (m *model) start(env controller.Env, left any) simulation.Instance {
@@ -90,7 +68,7 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 			return list.do(ctx, n)
 		})
 		queue.AnyOrder = true
-		list.queue = guarded{&sync.Mutex{}, queue}
+		list.queue = queue
 		runners = append(runners, queue)
 	}
 	ended, cancel := context.WithCancel(m.Context())

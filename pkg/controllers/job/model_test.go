@@ -192,7 +192,7 @@ func (w *jobWorld) validate(old, new runtime.Object) error {
 	return nil
 }
 
-// ends checks that a Job which ends has no pod that it must account for, also if a list lacked that.
+// ends checks that a Job does not end while a pod exists that it must account for and that its cache lacks.
 func (w *jobWorld) ends(job *batchv1.Job) {
 	for _, pod := range simulation.All[*corev1.Pod](w.World) {
 		if w.Lacks(pod) && metav1.IsControlledBy(pod, job) && isTracked(pod) {

@@ -64,7 +64,7 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	m.starting = false
 	queue := simulation.NewQueue(m.World, c.reconcile)
 	c.queue, c.ranges.retry = queue, queue.Add
-	m.Synced()
+	m.SyncHandlers()
 	c.takeOver()
 	m.c = c
 	return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.HandOver() }}

@@ -3,7 +3,7 @@ package nodelifecycle
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +19,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
@@ -29,7 +28,7 @@ type model struct {
 	*simulation.World
 	t      *testing.T
 	silent map[string]bool // by the name of the node
-	// skew is what the clock of a kubelet is ahead.
+	// skew is how far the clock of a kubelet is ahead.
 	skew map[string]time.Duration
 	// reported is when a kubelet reported last, and last before that, by the UID of the node.
 	reported map[types.UID][2]time.Time
@@ -146,7 +145,8 @@ func (m *model) validate(old, is runtime.Object) error {
 			m.t.Errorf("%s is marked %s after a silence of %v", is.Name, statusOf(is), silence)
 		}
 		m.wasUnready[is.UID] = m.wasUnready[is.UID] || statusOf(is) != corev1.ConditionTrue
-		if statusOf(was) == corev1.ConditionTrue && len(is.Spec.Taints) > len(was.Spec.Taints) {
+		isAdded := func(taint corev1.Taint) bool { return !hasTaint(was, taint) }
+		if statusOf(was) == corev1.ConditionTrue && slices.ContainsFunc(is.Spec.Taints, isAdded) {
 			m.t.Errorf("%s is ready, and is tainted %v", is.Name, is.Spec.Taints)
 		}
 	case *corev1.Pod:
@@ -196,25 +196,13 @@ type synced struct{ cache.SharedIndexInformer }
 
 func (synced) HasSynced() bool { return true }
 
-// locked is a queue to which the concurrent parts of a pass add keys.
-type locked struct {
-	reconcile.Queue[string]
-	mu sync.Mutex
-}
-
-func (l *locked) Add(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.Queue.Add(key)
-}
-
 func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	env.Informers = liveScope{env.Informers, m.World}
 	c := must.Get(newController(env, settings))(m.t)
 	nodes, marks := simulation.NewQueue(m.World, c.reconcileNode), simulation.NewQueue(m.World, c.markPodsOf)
 	podQueue := simulation.NewQueue(m.World, c.reconcilePod)
-	c.nodeQueue, c.markQueue, c.podQueue = nodes, &locked{Queue: marks}, podQueue
-	m.Synced()
+	c.nodeQueue, c.markQueue, c.podQueue = nodes, marks, podQueue
+	m.SyncHandlers()
 	if err := c.begin(m.Context()); err != nil {
 		m.t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (m *model) waits(pod *corev1.Pod) bool {
 		pod.Spec.NodeName != "" && (!ok || node.UID != m.boundTo[pod.UID] || !isReady(node))
 }
 
-// validate checks that a pod is not failed that a kubelet runs.
+// validate checks that no pod is set to failed while a kubelet runs it.
 func (m *model) validate(old, new runtime.Object) error {
 	was, is := old.(*corev1.Pod), new.(*corev1.Pod)
 	if !pods.IsTerminal(was) && pods.IsTerminal(is) && !m.isLost(was) {

@@ -163,7 +163,7 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 	})
 	passes.AddAfter("pass", c.syncPeriod)
 	c.claimQueue, c.volumeQueue = claims, volumes
-	m.Synced()
+	m.SyncHandlers()
 	c.operations.begin(m.Context(), m.Context())
 	c.takeOver()
 	return simulation.Instance{

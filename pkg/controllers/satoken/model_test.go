@@ -1,6 +1,7 @@
 package satoken
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 type model struct {
 	*simulation.World
 	t       *testing.T
-	meddled bool // whether users acted since an account was read
+	meddled bool // whether users acted since the reconcile began, or since it read an account
 	started bool
 	killed  bool // whether an instance handed nothing over
 }
@@ -177,7 +178,10 @@ func TestWhateverHappensEachSecretBelongsToItsAccount(t *testing.T) {
 			env.ClusterCA = []byte("ca")
 			env.Clock = inAHurry{env.Clock}
 			c := must.Get(newController(env, config{concurrentSyncs: 1, privateKeyFile: file}))(t)
-			queue := simulation.NewQueue(w, c.reconcile)
+			queue := simulation.NewQueue(w, func(ctx context.Context, k key) error {
+				m.meddled = false
+				return c.reconcile(ctx, k)
+			})
 			c.queue = queue
 			m.killed = m.killed || m.started && left == nil
 			m.started = true
