@@ -77,3 +77,35 @@ func (m *memories[V]) takeOver(jobs map[types.NamespacedName]memorized[V]) {
 		}
 	}
 }
+
+// ofPods holds values of pods, by their Job and UID.
+type ofPods[V any] struct {
+	mu   sync.Mutex
+	jobs map[types.NamespacedName]map[types.UID]V
+}
+
+func newOfPods[V any]() ofPods[V] {
+	return ofPods[V]{jobs: map[types.NamespacedName]map[types.UID]V{}}
+}
+
+func (o *ofPods[V]) hasAny(job types.NamespacedName) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.jobs[job]) > 0
+}
+
+func (o *ofPods[V]) drop(job types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.jobs, job)
+}
+
+func (o *ofPods[V]) copy() map[types.NamespacedName]map[types.UID]V {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[types.NamespacedName]map[types.UID]V, len(o.jobs))
+	for job, pods := range o.jobs {
+		all[job] = maps.Clone(pods)
+	}
+	return all
+}

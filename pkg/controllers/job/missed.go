@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,15 +23,12 @@ import (
 // of an API server that loses events, or is behind after a restore, lacks objects that are there. A pod is remembered
 // until the cache shows it again, or a live list lacks it too.
 type missedPods struct {
-	clock clock.PassiveClock
-
-	mu sync.Mutex
-	// jobs holds the UIDs of the pods of each Job, and when they were missed.
-	jobs map[types.NamespacedName]map[types.UID]time.Time
+	clock             clock.PassiveClock
+	ofPods[time.Time] // when they were missed
 }
 
 func newMissedPods(c clock.PassiveClock) *missedPods {
-	return &missedPods{clock: c, jobs: map[types.NamespacedName]map[types.UID]time.Time{}}
+	return &missedPods{clock: c, ofPods: newOfPods[time.Time]()}
 }
 
 func (m *missedPods) add(job types.NamespacedName, pod types.UID) {
@@ -62,28 +58,6 @@ func (m *missedPods) found(job types.NamespacedName, known map[types.UID]time.Ti
 	if len(m.jobs[job]) == 0 {
 		delete(m.jobs, job)
 	}
-}
-
-func (m *missedPods) hasAny(job types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.jobs[job]) > 0
-}
-
-func (m *missedPods) drop(job types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.jobs, job)
-}
-
-func (m *missedPods) copy() map[types.NamespacedName]map[types.UID]time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := make(map[types.NamespacedName]map[types.UID]time.Time, len(m.jobs))
-	for job, missed := range m.jobs {
-		all[job] = maps.Clone(missed)
-	}
-	return all
 }
 
 // takeOver adds the pods that the predecessor remembered.

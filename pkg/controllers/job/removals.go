@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,9 +31,7 @@ type removals struct {
 	// version returns the version of the cache.
 	version func() string
 	clock   clock.PassiveClock
-
-	mu   sync.Mutex
-	jobs map[types.NamespacedName]map[types.UID]removal
+	ofPods[removal]
 }
 
 // removal is the record of one pod.
@@ -47,7 +44,7 @@ type removal struct {
 }
 
 func newRemovals(cached func(types.NamespacedName) *corev1.Pod, version func() string, c clock.PassiveClock) *removals {
-	return &removals{cached: cached, version: version, clock: c, jobs: map[types.NamespacedName]map[types.UID]removal{}}
+	return &removals{cached: cached, version: version, clock: c, ofPods: newOfPods[removal]()}
 }
 
 // add remembers pods of a Job, by UID and name.
@@ -115,28 +112,6 @@ func (r *removals) has(job types.NamespacedName, pod types.UID) bool {
 	defer r.mu.Unlock()
 	_, ok := r.jobs[job][pod]
 	return ok
-}
-
-func (r *removals) hasAny(job types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.jobs[job]) > 0
-}
-
-func (r *removals) drop(job types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.jobs, job)
-}
-
-func (r *removals) copy() map[types.NamespacedName]map[types.UID]removal {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make(map[types.NamespacedName]map[types.UID]removal, len(r.jobs))
-	for job, known := range r.jobs {
-		all[job] = maps.Clone(known)
-	}
-	return all
 }
 
 // takeOver adds the records of the predecessor.
