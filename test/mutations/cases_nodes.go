@@ -29,7 +29,7 @@ func nodes() []Case {
 			Edits: []Edit{
 				{File: lifecycle + "/hear.go", Old: "	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n",
 					New: "	if len(silent) > 0 {\n		return silent\n	}\n	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n"},
-				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.isKnownSilent(r)\n", New: "	return r != nil\n"},
+				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.graceExpiredAsOfLeases(r)\n", New: "	return r != nil\n"},
 			},
 			Caught: Test{lifecycle, "TestNothingIsHeard", "no watch shows Leases any more"},
 		},

@@ -26,7 +26,7 @@ func volumes() []Case {
 			Story: "A detach had failed, and the controller was restarted. A new pod on the same node found the VolumeAttachment " +
 				"attached, though it was being deleted: the volume went away under the pod, which never started.",
 			Edits: []Edit{{
-				File: attach + "/attach.go",
+				File: attach + "/outcome.go",
 				Old:  "	case va.DeletionTimestamp != nil || deleted != \"\" && va.UID == deleted:\n		return true, errBeingDeleted\n",
 				New:  "",
 			}},

@@ -32,7 +32,7 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 	}
 	for name, n := range c.world.nodes {
 		if !c.world.isCurrent(n) {
-			c.announce(name, reportDelay)
+			c.enqueueReport(name, reportDelay)
 		}
 	}
 	return nil

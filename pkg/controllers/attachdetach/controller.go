@@ -8,9 +8,8 @@
 //     nothing. A link is a volume on a node, with what is known of it in both.
 //  2. Nothing is scanned. An event changes the links that it concerns, and enqueues them. What is due
 //     later has a time. While nothing happens, nothing is done.
-//  3. What is found is decided by functions of facts, under one lock: first what may be detached, then
-//     what is to be attached. Requests are sent without the lock. A link is worked on by one worker at a
-//     time.
+//  3. Decisions are functions of the observed state, taken under one lock: first what may be detached, then what is to
+//     be attached. Requests are sent without the lock. A link is worked on by one worker at a time.
 //  4. Operations exclude each other: those of a volume that may be attached to one node only, in the
 //     whole cluster; those of others, on a node. A failed one is repeated after a backoff. One that waits
 //     for a VolumeAttachment has no goroutine. Events of the VolumeAttachment end it, or a limit of time.

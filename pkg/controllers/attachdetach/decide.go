@@ -46,7 +46,7 @@ func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *v
 	case keep:
 		l.unwantedSince = time.Time{}
 		c.addToReport(l)
-		c.awakenUnreported(l, v)
+		c.enqueueUnreported(l, v)
 	case reportMultiAttach:
 		c.reportMultiAttach(l, holders)
 	case attach:
@@ -81,6 +81,12 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		}
 		return nil
 	}
+	return c.startDetach(ctx, l, v, verdict.why)
+}
+
+// startDetach starts a detach as soon as the status of the node no longer reports that the volume is attached.
+func (c *attachDetachController) startDetach(ctx context.Context, l *link, v *volume, why forced) (act func()) {
+	now := c.Clock.Now()
 	plugin := c.plugins.pluginOf(l.place, v.known)
 	if plugin == "" {
 		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known",
@@ -90,24 +96,24 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	if !c.withdraw(l, v) {
 		return nil // this place is enqueued once the status is written
 	}
-	o, ok := v.start(key, detaching, now)
+	o, ok := v.start(v.known.keyFor(l.node), detaching, now)
 	if !ok {
 		c.addToReport(l)
 		return nil
 	}
 	o.node, o.what = l.node, v.known
-	if verdict.why != notForced {
-		c.metrics.forced.WithLabelValues(string(verdict.why)).Inc()
+	if why != notForced {
+		c.metrics.forced.WithLabelValues(string(why)).Inc()
 	}
-	klog.FromContext(ctx).V(2).Info("Detaching a volume", "volume", l.volume, "node", l.node, "forced", verdict.why)
+	klog.FromContext(ctx).V(2).Info("Detaching a volume", "volume", l.volume, "node", l.node, "forced", why)
 	n := c.world.nodes[l.node]
 	ask := questions{
 		pods:  !l.seen && !n.podsKnown,
-		users: verdict.why == byTimeout,
-		node:  verdict.why != notForced || !l.released.holds(n.report.uid, now),
+		users: why == byTimeout,
+		node:  why != notForced || !l.released.holds(n.report.uid, now),
 	}
 	return func() {
-		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why, ask) })
+		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, why, ask) })
 	}
 }
 

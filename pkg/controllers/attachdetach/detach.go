@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -158,16 +156,4 @@ func (c *attachDetachController) rememberDeletion(at place, uid types.UID) {
 	if l := c.world.links[at]; l != nil {
 		l.deleted = uid
 	}
-}
-
-// detachOutcome judges whether a detach that has waited for some time has ended. va is the
-// VolumeAttachment as cached, nil if there is none, uid the UID of the one that was deleted.
-func detachOutcome(va *storagev1.VolumeAttachment, uid types.UID, waited time.Duration) (ended bool, err error) {
-	switch {
-	case va == nil || va.UID != uid:
-		return true, nil
-	case va.Status.DetachError != nil && waited >= errorGrace:
-		return true, errors.New(va.Status.DetachError.Message)
-	}
-	return waited >= driverWait, errTimedOut
 }

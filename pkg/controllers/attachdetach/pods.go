@@ -114,7 +114,7 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	}
 	c.world.counts.pod(state.node, state.labels, found.labels)
 	state.labels = found.labels
-	c.settle(key, pod, state, found)
+	c.applyContribution(key, pod, state, found)
 	if found.incomplete && !volumes.IsTerminated(pod) {
 		c.world.incomplete[key] = true
 	} else {
@@ -125,9 +125,9 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	}
 }
 
-// settle adds and removes the volumes that a pod wants. Even a pod that has ended tells what volumes are of which
-// only the name is known.
-func (c *attachDetachController) settle(
+// applyContribution adds and removes the volumes that a pod wants. Even a pod that has ended identifies volumes that are known
+// only by name.
+func (c *attachDetachController) applyContribution(
 	key types.NamespacedName, pod *corev1.Pod, state *podState, found contribution,
 ) {
 	for _, what := range found.wanted {

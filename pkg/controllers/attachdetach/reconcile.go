@@ -25,7 +25,7 @@ func (c *attachDetachController) withdraw(l *link, v *volume) (done bool) {
 	l.listed = false
 	report := c.world.nodes[l.node].report
 	if report.mayShow(l.volume) {
-		c.announce(l.node, v.delayOfWithdrawal())
+		c.enqueueReport(l.node, v.delayOfWithdrawal())
 		return false
 	}
 	return !report.sending // the cache can show a write before it is answered
@@ -85,8 +85,8 @@ func (c *attachDetachController) perform(
 	c.finish(ctx, c.world.links[at], o, err)
 }
 
-// awaken enqueues every place that an operation or an attachment of the volume was blocking.
-func (c *attachDetachController) awaken(at place) {
+// enqueueBlocked enqueues every place that an operation or an attachment of the volume was blocking.
+func (c *attachDetachController) enqueueBlocked(at place) {
 	c.placeQueue.Add(at)
 	v := c.world.volumes[at.volume]
 	if v == nil || !v.exclusive {
@@ -102,9 +102,9 @@ func (c *attachDetachController) awaken(at place) {
 	}
 }
 
-// awakenUnreported enqueues the places where a volume for one node is wanted, and its use elsewhere was not reported.
+// enqueueUnreported enqueues the places where a volume for one node is wanted, and its use elsewhere was not reported.
 // They may wait for a detach that does not take place, since the volume is wanted again where it is attached.
-func (c *attachDetachController) awakenUnreported(l *link, v *volume) {
+func (c *attachDetachController) enqueueUnreported(l *link, v *volume) {
 	if !v.exclusive {
 		return
 	}

@@ -137,7 +137,7 @@ func (c *attachDetachController) reportAgain(name string) {
 	defer c.mu.Unlock()
 	if n := c.world.nodes[name]; n != nil {
 		n.report.known = false
-		c.announce(name, reportDelay)
+		c.enqueueReport(name, reportDelay)
 	}
 }
 
@@ -145,13 +145,13 @@ func (c *attachDetachController) reportAgain(name string) {
 func (c *attachDetachController) addToReport(l *link) {
 	if l.state == attached && !l.listed {
 		l.listed, l.released = true, release{}
-		c.announce(l.node, reportDelay)
+		c.enqueueReport(l.node, reportDelay)
 	}
 }
 
-// announce enqueues the write of the status of a node after a delay, or leaves it to an earlier one. While writes
-// fail, one is going to be repeated anyway.
-func (c *attachDetachController) announce(name string, delay time.Duration) {
+// enqueueReport enqueues the write of the status of a node after a delay, or relies on one that is already scheduled. After
+// a failed write, a retry is scheduled anyway.
+func (c *attachDetachController) enqueueReport(name string, delay time.Duration) {
 	n := c.world.nodes[name]
 	if n == nil || n.report.failing {
 		return
@@ -199,8 +199,8 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 		n.report.answered(written, list)
 		n.release(written, list, n.report.last)
 	}
-	if repeated && !n.report.failing && !c.world.isCurrent(n) { // what changed while it was sent was left to it, see announce
-		c.announce(name, reportDelay)
+	if repeated && !n.report.failing && !c.world.isCurrent(n) { // what changed while it was sent was left to it, see enqueueReport
+		c.enqueueReport(name, reportDelay)
 	}
 	c.afterReport(name)
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *attachDetachController) afterReport(name string) {
 	n := c.world.nodes[name]
 	for _, l := range n.links {
 		if !l.isWanted() && l.state != detached && !l.listed {
-			c.awaken(l.place)
+			c.enqueueBlocked(l.place)
 		}
 	}
 	c.world.tidyNode(name)

@@ -344,7 +344,7 @@ func TestAVolumeThatCouldNotBeAttachedIsDetachedAtOnce(t *testing.T) {
 			s.hide(&corev1.Node{})
 			node := controllertest.MustStored[*corev1.Node](t, s.Env, "", "a")
 			tc.cached(node)
-			s.Cache(t, node) // no event tells of it
+			s.Cache(t, node) // no event reports it
 			controllertest.Change(t, s.Env, "", "a", tc.live)
 			s.idle = false
 			s.Remove(t, aPod("pod", "a", "v"))

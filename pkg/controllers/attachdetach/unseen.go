@@ -21,8 +21,8 @@ import (
 // runs. Its kubelet says that it uses the volume, which does not matter any more when a detach is forced by the time.
 
 // confirmPods returns an unconfirmed error if there may be a pod on the node that wants the volume there and is not
-// known to; with all, if one may want any volume there. That is asked until the answer was no once for the node, and
-// only about volumes that no pod was ever seen to want.
+// known to; with all, if one may want any volume there. This is asked until the answer for the node has been no once,
+// and only for volumes that no observed pod has wanted.
 func (c *attachDetachController) confirmPods(ctx context.Context, at place, all bool) error {
 	name := at.node
 	onNode := fields.OneTermEqualSelector("spec.nodeName", name).String()

@@ -91,8 +91,8 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 	} else {
 		c.world.markDetached(l)
 	}
-	c.announce(at.node, reportDelay)
-	c.awaken(at)
+	c.enqueueReport(at.node, reportDelay)
+	c.enqueueBlocked(at)
 }
 
 // toVerify returns what is known of a volume that should be attached. It returns false if the volume is not attached

@@ -181,7 +181,7 @@ func (c *attachDetachController) nodeChanged(last *corev1.Node) {
 		return
 	}
 	if (len(n.links) > 0 || len(n.report.shown) > 0) && !c.world.isCurrent(n) {
-		c.announce(current.Name, gatherPeriod)
+		c.enqueueReport(current.Name, gatherPeriod)
 	}
 	c.judgeUnwanted(n)
 }
@@ -230,7 +230,7 @@ func (c *attachDetachController) nodeGone(last *corev1.Node) {
 func (c *attachDetachController) judgeUnwanted(n *node) {
 	for _, l := range n.links {
 		if !l.isWanted() && l.state != detached {
-			c.awaken(l.place)
+			c.enqueueBlocked(l.place)
 		}
 	}
 }

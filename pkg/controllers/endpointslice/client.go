@@ -15,26 +15,31 @@ import (
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
+// writeObserver observes the writes of EndpointSlices that the library sends. A slice is as it was sent, or as the cache
+// showed it if it was deleted.
+type writeObserver interface {
+	// wrote gets the answer to a write: the library records no resource versions.
+	wrote(answer *discoveryv1.EndpointSlice)
+	// created gets the outcome of a creation: the library does not tell that it created a slice, and takes a refusal
+	// because the namespace is being deleted for a success.
+	created(slice *discoveryv1.EndpointSlice, err error)
+	// updateFailed gets a slice of which an update failed.
+	updateFailed(slice *discoveryv1.EndpointSlice)
+	// unanswered gets a slice that may have been updated or deleted although the request failed.
+	unanswered(slice *discoveryv1.EndpointSlice)
+}
+
 // sliceClient is the client of the library.
 //
 // Its writes of EndpointSlices return only metadata, which is all that the library records of them: a slice can have a
-// thousand endpoints. It calls wrote with each answer: the library records no resource versions.
-//
-// It calls created with the outcome of each creation of a slice: the library does not tell that it created one, and
-// takes a refusal because the namespace is being deleted for a success. It calls doubt with each slice, as the cache
-// showed it, that may have been updated or deleted although the request failed.
-//
-// It calls failed with each slice of which an update failed.
+// thousand endpoints.
 //
 // A slice is deleted, and overwritten, only as the cache shows it, and only if it is ours there. The library does not
 // demand that of those that it deletes, or overwrites instead: somebody else may have taken one over.
 type sliceClient struct {
 	kubernetes.Interface
-	cached  discoverylisters.EndpointSliceLister
-	wrote   func(*discoveryv1.EndpointSlice)
-	doubt   func(*discoveryv1.EndpointSlice)
-	created func(*discoveryv1.EndpointSlice, error)
-	failed  func(*discoveryv1.EndpointSlice)
+	cached   discoverylisters.EndpointSliceLister
+	observer writeObserver
 }
 
 // DiscoveryV1 implements kubernetes.Interface.
@@ -52,20 +57,14 @@ func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.Endpoin
 	return slicesClient{
 		EndpointSliceInterface: c.DiscoveryV1Interface.EndpointSlices(namespace),
 		cached:                 c.client.cached.EndpointSlices(namespace),
-		wrote:                  c.client.wrote,
-		doubt:                  c.client.doubt,
-		created:                c.client.created,
-		failed:                 c.client.failed,
+		observer:               c.client.observer,
 	}
 }
 
 type slicesClient struct {
 	discoveryclient.EndpointSliceInterface
-	cached  discoverylisters.EndpointSliceNamespaceLister
-	wrote   func(*discoveryv1.EndpointSlice)
-	doubt   func(*discoveryv1.EndpointSlice)
-	created func(*discoveryv1.EndpointSlice, error)
-	failed  func(*discoveryv1.EndpointSlice)
+	cached   discoverylisters.EndpointSliceNamespaceLister
+	observer writeObserver
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
@@ -73,9 +72,9 @@ func (c slicesClient) Create(
 	ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions,
 ) (*discoveryv1.EndpointSlice, error) {
 	answer, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
-	c.created(slice, err)
+	c.observer.created(slice, err)
 	if err == nil {
-		c.wrote(answer)
+		c.observer.wrote(answer)
 	}
 	return answer, err
 }
@@ -86,10 +85,10 @@ func (c slicesClient) Update(
 ) (*discoveryv1.EndpointSlice, error) {
 	answer, err := c.update(ctx, slice, o)
 	if err != nil {
-		c.failed(slice)
+		c.observer.updateFailed(slice)
 		return answer, err
 	}
-	c.wrote(answer)
+	c.observer.wrote(answer)
 	return answer, nil
 }
 
@@ -106,7 +105,7 @@ func (c slicesClient) update(
 	}
 	answer, err := c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
 	if err != nil && !writes.IsRefusal(err) {
-		c.doubt(slice)
+		c.observer.unanswered(slice)
 	}
 	return answer, err
 }
@@ -120,7 +119,7 @@ func (c slicesClient) Delete(ctx context.Context, name string, o metav1.DeleteOp
 	o.Preconditions = &metav1.Preconditions{UID: &deleted.UID, ResourceVersion: &deleted.ResourceVersion}
 	err = c.EndpointSliceInterface.Delete(ctx, name, o)
 	if err != nil && !writes.IsRefusal(err) {
-		c.doubt(deleted)
+		c.observer.unanswered(deleted)
 	}
 	return err
 }

@@ -107,13 +107,13 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 func TestGoneServiceIsForgotten(t *testing.T) {
 	b := newBench(t, defaults, testSlice("left")).begin(t)
 	service := testService()
-	b.c.inputs.settle(web, 1)
+	b.c.inputs.markUpToDate(web, 1)
 	b.c.topology.cache.SetHints(web.String(), discoveryv1.AddressTypeIPv6, nil)
 	b.c.triggers.ComputeEndpointLastChangeTriggerTime("n", service, nil)
 	b.c.written.Stale(b.Context(), web, nil) // it lacks the slice that was found
 	b.MustReconcile(t)
 	_, awaited := b.c.written.Awaited(testSlice("left"))
-	if b.c.inputs.settled(web, 1) || b.c.topology.cache.HasPopulatedHints(web.String()) ||
+	if b.c.inputs.upToDate(web, 1) || b.c.topology.cache.HasPopulatedHints(web.String()) ||
 		len(b.c.triggers.ServiceStates) != 0 || b.c.written.Tracker.Has(testSlice("left")) || awaited {
 		t.Error("something is still remembered of the Service")
 	}

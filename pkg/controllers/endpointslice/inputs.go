@@ -40,16 +40,16 @@ func newInputs(nodes corelisters.NodeLister) *inputs {
 	}
 }
 
-// settled reports whether the Service is known to need no writes with these inputs.
-func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
+// upToDate reports whether the Service is known to need no writes with these inputs.
+func (in *inputs) upToDate(key types.NamespacedName, digest uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	last, known := in.digests[key]
 	return known && last == digest
 }
 
-// settle notes that a reconcile had nothing to write.
-func (in *inputs) settle(key types.NamespacedName, digest uint64) {
+// markUpToDate notes that a reconcile had nothing to write.
+func (in *inputs) markUpToDate(key types.NamespacedName, digest uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.digests[key] = digest

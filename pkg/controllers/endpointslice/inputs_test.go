@@ -113,15 +113,15 @@ func hostnames(first, second string) func(*situation) {
 
 func TestInputsAreSettledByKey(t *testing.T) {
 	in := newInputs(nil)
-	if in.settled(web, 0) {
-		t.Error("an unknown Service is settled")
+	if in.upToDate(web, 0) {
+		t.Error("an unknown Service is up to date")
 	}
-	in.settle(web, 1)
-	if !in.settled(web, 1) || in.settled(web, 2) || in.settled(types.NamespacedName{Namespace: "m", Name: "web"}, 1) {
-		t.Error("settled must hold for this key and digest only")
+	in.markUpToDate(web, 1)
+	if !in.upToDate(web, 1) || in.upToDate(web, 2) || in.upToDate(types.NamespacedName{Namespace: "m", Name: "web"}, 1) {
+		t.Error("upToDate must hold for this key and digest only")
 	}
 	in.forget(web)
-	if in.settled(web, 1) {
-		t.Error("a forgotten Service is settled")
+	if in.upToDate(web, 1) {
+		t.Error("a forgotten Service is up to date")
 	}
 }

@@ -108,7 +108,7 @@ func TestASliceThatTheCacheShowsToBeTakenOverIsNotWritten(t *testing.T) {
 	taken := testSlice("a", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
 	b := newBench(t, defaults, testService(), taken).begin(t)
 	b.Requests()
-	client := sliceClient{b.c.Client, b.c.cached, b.c.written.Wrote, b.c.written.Doubt, b.c.created, b.c.failed}.DiscoveryV1().EndpointSlices("n")
+	client := sliceClient{b.c.Client, b.c.cached, b.c}.DiscoveryV1().EndpointSlices("n")
 	overwriting := testSlice("a", func(s *discoveryv1.EndpointSlice) { s.UID, s.ResourceVersion = "", "" })
 	_, updated := client.Update(t.Context(), overwriting, metav1.UpdateOptions{})
 	deleted := client.Delete(t.Context(), "a", metav1.DeleteOptions{})

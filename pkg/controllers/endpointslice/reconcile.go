@@ -22,8 +22,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	client := sliceClient{c.Client, c.cached, c.written.Wrote, c.written.Doubt, c.created, c.failed}
-	c.reconciler = endpointslice.NewReconciler(client, c.nodes,
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c}, c.nodes,
 		c.config.maxEndpoints, c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
@@ -83,7 +82,7 @@ func (c *endpointSliceController) write(
 	// Computing the time also remembers it, so it comes before the decision to skip.
 	triggerTime := c.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
 	digest := c.inputs.digest(service, pods, slices, c.topology.epoch.Load())
-	if c.inputs.settled(key, digest) {
+	if c.inputs.upToDate(key, digest) {
 		c.pending.forget(key) // what was to be written was undone
 		return nil
 	}
@@ -99,9 +98,17 @@ func (c *endpointSliceController) write(
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
 	}
 	if !created && c.written.Shown(key, slices) {
-		c.inputs.settle(key, digest)
+		c.inputs.markUpToDate(key, digest)
 	}
 	return nil
+}
+
+// wrote implements writeObserver.
+func (c *endpointSliceController) wrote(answer *discoveryv1.EndpointSlice) { c.written.Wrote(answer) }
+
+// unanswered implements writeObserver.
+func (c *endpointSliceController) unanswered(slice *discoveryv1.EndpointSlice) {
+	c.written.Doubt(slice)
 }
 
 // created notes the outcome of the creation of a slice. It requeues the Service if that succeeded: if somebody deletes
@@ -119,8 +126,8 @@ func (c *endpointSliceController) created(slice *discoveryv1.EndpointSlice, err 
 	}
 }
 
-// failed notes that an update of a slice failed.
-func (c *endpointSliceController) failed(slice *discoveryv1.EndpointSlice) {
+// updateFailed implements writeObserver.
+func (c *endpointSliceController) updateFailed(slice *discoveryv1.EndpointSlice) {
 	c.pending.noteFailure(serviceOf(slice))
 }
 

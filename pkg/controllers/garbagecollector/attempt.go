@@ -89,7 +89,7 @@ func (c *collector) considerCached(ctx context.Context, n *node, s state) (settl
 	if apierrors.IsConflict(err) {
 		return false, nil
 	}
-	return true, c.settle(ctx, at, n, err)
+	return true, c.resolveNotFound(ctx, at, n, err)
 }
 
 // considerUnwatched decides about an object that no informer shows, from a live read alone.
@@ -98,7 +98,7 @@ func (c *collector) considerUnwatched(ctx context.Context, n *node, s state) err
 	if err != nil {
 		return err
 	}
-	c.apply(ctx, &change{kind: answered, lane: reconcile.Fresh, node: n, new: item})
+	c.apply(ctx, &change{kind: changeAnswered, lane: reconcile.Fresh, node: n, new: item})
 	switch s = c.graph.look(n); {
 	case !s.current:
 		return nil
@@ -127,7 +127,7 @@ func (c *collector) find(ctx context.Context, n *node, s state) (location, *meta
 	}
 	item, err := c.read(ctx, at, n.uid)
 	if err == nil && item == nil {
-		err = c.gone(ctx, at, n)
+		err = c.recordAbsent(ctx, at, n)
 	}
 	return at, item, err
 }
@@ -137,7 +137,7 @@ func (c *collector) decide(
 	ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata,
 ) error {
 	if len(item.OwnerReferences) == 0 || item.DeletionTimestamp != nil {
-		return nil // who deletes it has said what is to become of its dependents
+		return nil // its deletion has already chosen a propagation policy
 	}
 	o, err := c.classify(ctx, n.identity, item.OwnerReferences)
 	if err != nil {
@@ -148,23 +148,23 @@ func (c *collector) decide(
 	switch v.action {
 	case disown:
 		logger.V(2).Info("Removing owners that are gone or being deleted", "object", n.identity, "owners", v.disowned)
-		return c.settle(ctx, at, n, c.disown(ctx, at, n, v.disowned))
+		return c.resolveNotFound(ctx, at, n, c.disown(ctx, at, n, v.disowned))
 	case unblock:
 		if item, err = c.unblock(ctx, at, item); err != nil {
-			return c.settle(ctx, at, n, err)
+			return c.resolveNotFound(ctx, at, n, err)
 		}
-		return c.settle(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
+		return c.resolveNotFound(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
 	case discard:
-		return c.settle(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
+		return c.resolveNotFound(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
 	}
 	return nil
 }
 
-// settle turns the NotFound error of a write into errGone if the object is indeed gone: an admission webhook can refuse
-// a write with such an error.
-func (c *collector) settle(ctx context.Context, at location, n *node, err error) error {
+// resolveNotFound turns the NotFound error of a write into errGone if the object is indeed gone: an admission webhook
+// can refuse a write with such an error.
+func (c *collector) resolveNotFound(ctx context.Context, at location, n *node, err error) error {
 	if err = c.confirm(ctx, at, n, err); errors.Is(err, errGone) {
-		return c.gone(ctx, at, n)
+		return c.recordAbsent(ctx, at, n)
 	}
 	return err
 }
@@ -183,11 +183,11 @@ func (c *collector) confirm(ctx context.Context, at location, n *node, err error
 	return errGone
 }
 
-// gone records in the graph that the object of a node does not exist at a location.
-func (c *collector) gone(ctx context.Context, at location, n *node) error {
+// recordAbsent records in the graph that the object of a node does not exist at a location.
+func (c *collector) recordAbsent(ctx context.Context, at location, n *node) error {
 	id := n.identity
 	id.namespace = at.namespace // that of a virtual node is a guess: its kind may have none
-	c.apply(ctx, &change{kind: absent, identity: id})
+	c.apply(ctx, &change{kind: changeAbsent, identity: id})
 	return errGone
 }
 
@@ -214,7 +214,7 @@ func (c *collector) breakCycle(ctx context.Context, n *node, s state) error {
 		return err
 	}
 	_, err = c.unblock(ctx, at, item)
-	return c.settle(ctx, at, n, err)
+	return c.resolveNotFound(ctx, at, n, err)
 }
 
 // delete deletes an object if it has not changed since it was read.
@@ -230,7 +230,7 @@ func (c *collector) delete(
 func (c *collector) deleteIf(
 	ctx context.Context, at location, preconditions metav1.Preconditions, policy metav1.DeletionPropagation,
 ) error {
-	err := c.at(at).Delete(ctx, at.name, metav1.DeleteOptions{Preconditions: &preconditions, PropagationPolicy: &policy})
+	err := c.client(at).Delete(ctx, at.name, metav1.DeleteOptions{Preconditions: &preconditions, PropagationPolicy: &policy})
 	if err := at.unserved(err); err != nil {
 		return err
 	}

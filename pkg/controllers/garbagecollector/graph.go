@@ -20,16 +20,16 @@ type graph struct {
 	nodes map[types.UID]*node
 	// shown counts the observed nodes by monitored resource.
 	shown map[*monitored]int
-	// also holds the other resource of objects that two resources show, such as events.
-	also map[types.UID]*monitored
+	// secondMonitors holds the other resource of objects that two resources show, such as events.
+	secondMonitors map[types.UID]*monitored
 }
 
 func newGraph(c clock.PassiveClock) *graph {
 	return &graph{
-		absent: newAbsentOwners(c),
-		nodes:  map[types.UID]*node{},
-		shown:  map[*monitored]int{},
-		also:   map[types.UID]*monitored{},
+		absent:         newAbsentOwners(c),
+		nodes:          map[types.UID]*node{},
+		shown:          map[*monitored]int{},
+		secondMonitors: map[types.UID]*monitored{},
 	}
 }
 
@@ -37,23 +37,23 @@ func newGraph(c clock.PassiveClock) *graph {
 type changeKind string
 
 const (
-	// observed: an informer shows an object, old and new or only new.
-	observed changeKind = "observed"
-	// gone: an informer reports that the object old was deleted.
-	gone changeKind = "gone"
-	// missed: an informer does not show the object old any more, but has not shown its deletion: a list lacks it, or
-	// another object has its name.
-	missed changeKind = "missed"
-	// ended: an informer was stopped; its later notifications are stale.
-	ended changeKind = "ended"
-	// absent: a live read found no object with an identity.
-	absent changeKind = "absent"
-	// answered: a live read returned an object that no informer shows.
-	answered changeKind = "answered"
-	// replayed: the informers of kinds have synced.
-	replayed changeKind = "replayed"
-	// forgotten: kinds that are not watched are no longer considered.
-	forgotten changeKind = "forgotten"
+	// changeObserved: an informer shows an object, old and new or only new.
+	changeObserved changeKind = "observed"
+	// changeGone: an informer reports that the object old was deleted.
+	changeGone changeKind = "gone"
+	// changeMissed: an informer does not show the object old any more, but has not shown its deletion: a list lacks it,
+	// or another object has its name.
+	changeMissed changeKind = "missed"
+	// changeEnded: an informer was stopped; its later notifications are stale.
+	changeEnded changeKind = "ended"
+	// changeAbsent: a live read found no object with an identity.
+	changeAbsent changeKind = "absent"
+	// changeAnswered: a live read returned an object that no informer shows.
+	changeAnswered changeKind = "answered"
+	// changeReplayed: the informers of kinds have synced.
+	changeReplayed changeKind = "replayed"
+	// changeForgotten: kinds that are not watched are no longer considered.
+	changeForgotten changeKind = "forgotten"
 )
 
 // change is an input of the graph.
@@ -82,7 +82,7 @@ func (c *change) String() string {
 		return string(c.kind) + " " + c.monitored.identityOf(c.new).String()
 	case c.old != nil:
 		return string(c.kind) + " " + c.monitored.identityOf(c.old).String()
-	case c.kind == absent:
+	case c.kind == changeAbsent:
 		return string(c.kind) + " " + c.identity.String()
 	}
 	return string(c.kind)
@@ -111,21 +111,21 @@ func (g *graph) apply(c *change) effects {
 	defer g.mu.Unlock()
 	var e effects
 	switch c.kind {
-	case observed:
+	case changeObserved:
 		g.observe(c, &e)
-	case gone:
+	case changeGone:
 		g.lose(c, &e)
-	case missed:
+	case changeMissed:
 		g.miss(c, &e)
-	case ended:
+	case changeEnded:
 		g.end(c.monitored)
-	case absent:
+	case changeAbsent:
 		g.confirmAbsent(c.identity, &e)
-	case answered:
+	case changeAnswered:
 		g.answer(c, &e)
-	case replayed:
+	case changeReplayed:
 		g.doubtUnseen(c.kinds, &e)
-	case forgotten:
+	case changeForgotten:
 		g.forget(c.kinds, &e)
 	}
 	return e
@@ -179,7 +179,7 @@ func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) 
 
 // unlink removes a node from the dependents of owners, and adds owners that waited for it to
 // the effects. A virtual owner leaves the graph with its last dependent: nothing would follow from
-// its absence, and a later reference looks it up anew.
+// its absence, and a later reference looks it up again.
 func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 	for _, ref := range refs {
 		owner, known := g.nodes[ref.UID]
@@ -217,7 +217,7 @@ func (g *graph) remove(n *node, known identity, e *effects) {
 func (g *graph) drop(n *node, e *effects) {
 	g.unlink(n, n.owners, e)
 	delete(g.nodes, n.uid)
-	delete(g.also, n.uid)
+	delete(g.secondMonitors, n.uid)
 	g.uncount(n.monitored)
 }
 

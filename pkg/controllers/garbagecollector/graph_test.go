@@ -53,19 +53,19 @@ func id(kind, namespace, name string) identity {
 }
 
 func added(m *monitored, o *metav1.PartialObjectMetadata) *change {
-	return &change{kind: observed, monitored: m, new: o}
+	return &change{kind: changeObserved, monitored: m, new: o}
 }
 
 func updated(m *monitored, was, is *metav1.PartialObjectMetadata) *change {
-	return &change{kind: observed, monitored: m, old: was, new: is}
+	return &change{kind: changeObserved, monitored: m, old: was, new: is}
 }
 
 func lost(m *monitored, o *metav1.PartialObjectMetadata) *change {
-	return &change{kind: gone, monitored: m, old: o}
+	return &change{kind: changeGone, monitored: m, old: o}
 }
 
 func shownAll(watched ...*monitored) *change {
-	return &change{kind: replayed, kinds: kinds(watched...)}
+	return &change{kind: changeReplayed, kinds: kinds(watched...)}
 }
 
 func kinds(watched ...*monitored) map[schema.GroupResource]bool {
@@ -76,7 +76,7 @@ func kinds(watched ...*monitored) map[schema.GroupResource]bool {
 	return all
 }
 
-func refuted(id identity) *change { return &change{kind: absent, identity: id} }
+func refuted(id identity) *change { return &change{kind: changeAbsent, identity: id} }
 
 // told renders effects: what is attempted, tried later, orphaned, and events, sorted.
 func told(e effects) string {

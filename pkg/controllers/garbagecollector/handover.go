@@ -27,7 +27,7 @@ func (g *graph) adopt(other *graph) {
 	nodes, shown, absent := other.nodes, other.shown, other.absent
 	other.nodes, other.shown = map[types.UID]*node{}, map[*monitored]int{} // a monitor may still show it
 	for m := range shown {
-		m.over = true
+		m.stopped = true
 	}
 	other.mu.Unlock()
 	g.mu.Lock()
@@ -43,7 +43,7 @@ func (c *collector) takeOver(ctx context.Context, left *handover) {
 			c.known[resource] = as
 		}
 	}
-	c.apply(ctx, &change{kind: forgotten, lane: reconcile.Backlog, kinds: c.ignored})
+	c.apply(ctx, &change{kind: changeForgotten, lane: reconcile.Backlog, kinds: c.ignored})
 	for _, n := range left.attempt {
 		c.attempt.add(reconcile.Backlog, n)
 	}

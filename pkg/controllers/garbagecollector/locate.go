@@ -37,7 +37,7 @@ type location struct {
 	apiVersion, kind string
 }
 
-func (c *collector) at(l location) metadata.ResourceInterface {
+func (c *collector) client(l location) metadata.ResourceInterface {
 	return c.Metadata.Resource(l.resource).Namespace(l.namespace)
 }
 
@@ -94,7 +94,7 @@ func (c *collector) servedAs(resource schema.GroupVersionResource) (schema.Group
 
 // read reads an object live. It returns nil if there is none with the UID.
 func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav1.PartialObjectMetadata, error) {
-	object, err := c.at(l).Get(ctx, l.name, metav1.GetOptions{})
+	object, err := c.client(l).Get(ctx, l.name, metav1.GetOptions{})
 	if err := l.unserved(err); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 		m.shown = map[types.UID][]metav1.OwnerReference{}
 	}
 	m.changes = simulation.NewQueue(m.World, func(ctx context.Context, ch *change) error {
-		defer m.see(ch, ch.monitored != nil && ch.monitored.over)
+		defer m.see(ch, ch.monitored != nil && ch.monitored.stopped)
 		return c.change(ctx, ch)
 	})
 	c.changeQueue = m.changes
@@ -96,9 +96,9 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 func (m *model) see(ch *change, isOver bool) {
 	switch {
 	case ch.monitored == nil || isOver:
-	case ch.kind == observed:
+	case ch.kind == changeObserved:
 		m.shown[ch.new.GetUID()] = ch.new.GetOwnerReferences()
-	case ch.kind == gone || ch.kind == missed && m.c.graph.nodes[ch.old.GetUID()] == nil:
+	case ch.kind == changeGone || ch.kind == changeMissed && m.c.graph.nodes[ch.old.GetUID()] == nil:
 		delete(m.shown, ch.old.GetUID())
 	}
 }
@@ -179,7 +179,7 @@ func (m *model) note(uid types.UID, policy *metav1.DeletionPropagation) {
 	}
 }
 
-// TestWhateverHappensWhatIsOwnedStaysAndWhatIsNotGoes has owners deleted in all ways and created anew, references
+// TestWhateverHappensWhatIsOwnedStaysAndWhatIsNotGoes has owners deleted in all ways and recreated, references
 // changed, kinds come and go, requests fail and the collector restarted, while the caches are behind.
 func TestWhateverHappensWhatIsOwnedStaysAndWhatIsNotGoes(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })

@@ -226,7 +226,7 @@ func (h handler) OnAdd(obj any, isInInitialList bool) {
 	if isInInitialList {
 		lane = reconcile.Backlog
 	}
-	h.monitors.deliver(&change{kind: observed, lane: lane, monitored: h.monitored, new: object})
+	h.monitors.deliver(&change{kind: changeObserved, lane: lane, monitored: h.monitored, new: object})
 }
 
 func (h handler) OnUpdate(old, new any) {
@@ -238,20 +238,20 @@ func (h handler) OnUpdate(old, new any) {
 	if was.GetUID() != is.GetUID() {
 		// The object was deleted and recreated while the watch was interrupted, or an API server that is behind lists the
 		// one that had its name before.
-		h.monitors.deliver(&change{kind: missed, monitored: h.monitored, old: was})
-		h.monitors.deliver(&change{kind: observed, monitored: h.monitored, new: is})
+		h.monitors.deliver(&change{kind: changeMissed, monitored: h.monitored, old: was})
+		h.monitors.deliver(&change{kind: changeObserved, monitored: h.monitored, new: is})
 		return
 	}
 	if !concerns(was, is) && h.monitors.knows(is) {
 		return
 	}
-	h.monitors.deliver(&change{kind: observed, monitored: h.monitored, old: was, new: is})
+	h.monitors.deliver(&change{kind: changeObserved, monitored: h.monitored, old: was, new: is})
 }
 
 func (h handler) OnDelete(obj any) {
-	kind := gone
+	kind := changeGone
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		kind, obj = missed, tombstone.Obj
+		kind, obj = changeMissed, tombstone.Obj
 	}
 	if object, ok := h.accessor(obj); ok {
 		h.monitors.deliver(&change{kind: kind, monitored: h.monitored, old: object})

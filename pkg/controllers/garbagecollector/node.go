@@ -15,8 +15,8 @@ type monitored struct {
 	resource   schema.GroupVersionResource
 	apiVersion string
 	kind       string
-	// over is set when the monitor is stopped. It is guarded by the lock of the graph.
-	over bool
+	// stopped is set when the monitor is stopped. It is guarded by the lock of the graph.
+	stopped bool
 	// unlisted is that of the nodes of objects that a list of the monitor lacks, as if it were over; nil if there was
 	// none. It is guarded by the lock of the graph.
 	unlisted *monitored
@@ -46,7 +46,7 @@ type node struct {
 
 	// monitored is the resource through which the object was observed; nil if virtual. Until
 	// its monitor ends it does not change, even if another resource shows the same object, see
-	// graph.also.
+	// graph.secondMonitors.
 	monitored *monitored
 	// owners are the owner references seen last. They are shared with the cached object.
 	owners []metav1.OwnerReference
@@ -69,7 +69,7 @@ type node struct {
 
 // unwatched reports whether the object was observed but no informer shows it any more. Its
 // present state is unknown, as is whether it exists.
-func (n *node) unwatched() bool { return !n.virtual && n.monitored.over }
+func (n *node) unwatched() bool { return !n.virtual && n.monitored.stopped }
 
 // attach records a dependent, or that its blocking has changed.
 func (n *node) attach(dependent *node, blocks bool) {

@@ -43,7 +43,7 @@ func (g *graph) relieve(n *node, removed bool) {
 
 // outlives reports whether a notification is stale: its monitor has ended, and another one has
 // shown the object since.
-func (n *node) outlives(m *monitored) bool { return !n.virtual && m.over && n.monitored != m }
+func (n *node) outlives(m *monitored) bool { return !n.virtual && m.stopped && n.monitored != m }
 
 // recognize returns the node of an observed object. It replaces a virtual node, or one that no
 // informer showed for a while: its kind can be served again in another version.
@@ -67,7 +67,7 @@ func (g *graph) show(n *node, m *monitored, e *effects) {
 	case n.monitored == nil || n.unwatched():
 		g.follow(n, m)
 	case n.monitored != m:
-		g.also[n.uid] = m
+		g.secondMonitors[n.uid] = m
 	}
 	if n.unwatched() {
 		// The last notification of a monitor that has ended. No other one will show the object.

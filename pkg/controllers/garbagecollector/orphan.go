@@ -73,26 +73,26 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	return err
 }
 
-// removeFinalizer removes a garbage collection finalizer from an object, which is over with
-// that until an informer shows the finalizer again.
+// removeFinalizer removes a garbage collection finalizer from an object. Until an informer shows the finalizer again,
+// nothing more is done for it.
 func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
 	c.graph.relieve(n, true) // before, for an informer can show what follows before the answer comes
-	err := c.stripFinalizer(ctx, n, s, finalizer)
+	err := c.removeFromNewest(ctx, n, s, finalizer)
 	if err != nil {
 		c.graph.relieve(n, false) // it is tried again
 	}
 	return err
 }
 
-// stripFinalizer removes a finalizer from the state of an object in the cache, if that is the newest one, else from the
-// one that is read.
-func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
+// removeFromNewest removes a finalizer from the state of an object in the cache, if that is the newest one, else from
+// the one that is read.
+func (c *collector) removeFromNewest(ctx context.Context, n *node, s state, finalizer string) error {
 	at, err := c.locateNode(n, s)
 	if err != nil {
 		return err
 	}
 	if cached, found := c.monitors.cached(s.resource, n.identity); found && hasFinalizer(cached, finalizer) {
-		if err := c.dropFinalizer(ctx, at, n, cached, finalizer); !apierrors.IsConflict(err) {
+		if err := c.patchFinalizers(ctx, at, n, cached, finalizer); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finali
 		if err != nil || object == nil || !hasFinalizer(object, finalizer) {
 			return err
 		}
-		return c.dropFinalizer(ctx, at, n, object, finalizer)
+		return c.patchFinalizers(ctx, at, n, object, finalizer)
 	})
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s",
@@ -110,8 +110,8 @@ func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finali
 	return err
 }
 
-// dropFinalizer removes a finalizer from an object that has not changed since it was read.
-func (c *collector) dropFinalizer(
+// patchFinalizers removes a finalizer from an object that has not changed since it was read.
+func (c *collector) patchFinalizers(
 	ctx context.Context, at location, n *node, object metav1.Object, finalizer string,
 ) error {
 	_, err := c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))

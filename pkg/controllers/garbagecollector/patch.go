@@ -151,7 +151,7 @@ func (c *collector) patchStrategically(
 func (c *collector) patch(
 	ctx context.Context, at location, as types.PatchType, patch []byte,
 ) (*metav1.PartialObjectMetadata, error) {
-	object, err := c.at(at).Patch(ctx, at.name, as, patch, metav1.PatchOptions{})
+	object, err := c.client(at).Patch(ctx, at.name, as, patch, metav1.PatchOptions{})
 	if err := at.unserved(err); err != nil {
 		return nil, err
 	}

@@ -186,7 +186,7 @@ func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionReso
 // stale.
 func (c *collector) giveUp(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) {
 	for _, over := range c.monitors.drop(wanted) {
-		c.apply(ctx, &change{kind: ended, monitored: over})
+		c.apply(ctx, &change{kind: changeEnded, monitored: over})
 	}
 }
 
@@ -199,7 +199,7 @@ func (c *collector) deliverReplayed() {
 	if len(complete) == 0 && (!ready || c.startWorker.isOpen()) {
 		return
 	}
-	c.deliver(&change{kind: replayed, lane: reconcile.Backlog, kinds: complete, done: func() {
+	c.deliver(&change{kind: changeReplayed, lane: reconcile.Backlog, kinds: complete, done: func() {
 		if c.startWorker.isOpen() {
 			c.attempt.hurry()
 			c.orphan.hurry()

@@ -9,13 +9,13 @@ import (
 
 // end handles the end of a monitor. Its objects are kept, see rule 7; those that another one
 // shows are still watched.
-func (g *graph) end(over *monitored) {
-	over.over = true
-	for uid, other := range g.also {
+func (g *graph) end(m *monitored) {
+	m.stopped = true
+	for uid, other := range g.secondMonitors {
 		n := g.nodes[uid]
 		switch {
-		case other.over:
-			delete(g.also, uid)
+		case other.stopped:
+			delete(g.secondMonitors, uid)
 		case n.unwatched():
 			g.followOther(n)
 		}
@@ -24,8 +24,8 @@ func (g *graph) end(over *monitored) {
 
 // followOther has a node follow the other resource that shows its object.
 func (g *graph) followOther(n *node) {
-	g.follow(n, g.also[n.uid])
-	delete(g.also, n.uid)
+	g.follow(n, g.secondMonitors[n.uid])
+	delete(g.secondMonitors, n.uid)
 }
 
 // unwatchedKinds returns the resources of unwatched nodes.
@@ -34,7 +34,7 @@ func (g *graph) unwatchedKinds() map[schema.GroupResource]schema.GroupVersionRes
 	defer g.mu.RUnlock()
 	kinds := map[schema.GroupResource]schema.GroupVersionResource{}
 	for m := range g.shown {
-		if m.over {
+		if m.stopped {
 			kinds[m.resource.GroupResource()] = m.resource
 		}
 	}
@@ -44,7 +44,7 @@ func (g *graph) unwatchedKinds() map[schema.GroupResource]schema.GroupVersionRes
 // someUnwatched reports whether there are unwatched nodes of the kinds.
 func (g *graph) someUnwatched(kinds map[schema.GroupResource]bool) bool {
 	for m := range g.shown {
-		if m.over && kinds[m.resource.GroupResource()] {
+		if m.stopped && kinds[m.resource.GroupResource()] {
 			return true
 		}
 	}
@@ -59,15 +59,15 @@ func (g *graph) miss(c *change, e *effects) {
 	switch {
 	case !known || n.virtual || n.outlives(c.monitored):
 	case n.monitored != c.monitored:
-		delete(g.also, n.uid) // it follows another resource, which shows it
-	case g.also[n.uid] != nil:
+		delete(g.secondMonitors, n.uid) // it follows another resource, which shows it
+	case g.secondMonitors[n.uid] != nil:
 		g.followOther(n)
 	case len(n.dependents) == 0 && !g.concernsOwners(n):
 		g.drop(n, e)
 	default:
 		if c.monitored.unlisted == nil {
 			c.monitored.unlisted = newMonitored(c.monitored.resource, c.monitored.kind)
-			c.monitored.unlisted.over = true
+			c.monitored.unlisted.stopped = true
 		}
 		g.follow(n, c.monitored.unlisted)
 		e.attempt = append(e.attempt, n)

@@ -24,7 +24,7 @@ func widgets(version string) *monitored {
 	return newMonitored(schema.GroupVersionResource{Group: "x", Version: version, Resource: "widgets"}, "Widget")
 }
 
-func end(m *monitored) *change { return &change{kind: ended, monitored: m} }
+func end(m *monitored) *change { return &change{kind: changeEnded, monitored: m} }
 
 // TestObjectsOfKindsThatAreNotWatchedAnyMore compares what follows from the last step, and the
 // graph then.
@@ -115,34 +115,34 @@ func TestObjectsOfKindsThatAreNotWatchedAnyMore(t *testing.T) {
 			graph:   "Secret a/child; Widget a/parent <child true",
 		},
 		"the kind is gone": {
-			changes: []*change{added(configMaps, parentDeleting), added(beta, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(configMaps, parentDeleting), added(beta, child), end(beta), {kind: changeForgotten, kinds: kinds(beta)}},
 			want:    "attempt ConfigMap a/parent",
 			graph:   "ConfigMap a/parent foreground",
 		},
 		"the kind is gone, of an owner": {
-			changes: []*change{added(beta, parent), added(beta, object("a", "alone")), added(secrets, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(beta, parent), added(beta, object("a", "alone")), added(secrets, child), end(beta), {kind: changeForgotten, kinds: kinds(beta)}},
 			want:    "attempt Widget a/parent",
 			graph:   "Secret a/child; Widget a/parent virtual <child true",
 		},
 		"the kind is gone, of an owner and its dependent": {
-			changes: []*change{added(beta, parent), added(beta, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(beta, parent), added(beta, child), end(beta), {kind: changeForgotten, kinds: kinds(beta)}},
 		},
 		"the kind is gone, of an object that owns itself": {
-			changes: []*change{added(beta, object("a", "x", owner("Widget", "x"))), end(beta), {kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(beta, object("a", "x", owner("Widget", "x"))), end(beta), {kind: changeForgotten, kinds: kinds(beta)}},
 		},
 		"the kind is gone, of two objects that own each other": {
 			changes: []*change{
 				added(beta, object("a", "x", owner("Widget", "y"))), added(beta, object("a", "y", owner("Widget", "x"))),
-				end(beta), {kind: forgotten, kinds: kinds(beta)},
+				end(beta), {kind: changeForgotten, kinds: kinds(beta)},
 			},
 		},
 		"a kind that is watched cannot be forgotten": {
-			changes: []*change{added(configMaps, parent), {kind: forgotten, kinds: kinds(configMaps)}},
+			changes: []*change{added(configMaps, parent), {kind: changeForgotten, kinds: kinds(configMaps)}},
 			graph:   "ConfigMap a/parent",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			beta.over, stable.over = false, false
+			beta.stopped, stable.stopped = false, false
 			g := newGraph(clock.RealClock{})
 			var last effects
 			for _, change := range c.changes {
@@ -231,7 +231,7 @@ func TestAnswersAboutUnwatchedObjects(t *testing.T) {
 			if !c.watched {
 				g.apply(end(beta))
 			}
-			answer := &change{kind: answered, node: g.nodes["child"], new: c.answer}
+			answer := &change{kind: changeAnswered, node: g.nodes["child"], new: c.answer}
 			if got := told(g.apply(answer)); got != c.want {
 				t.Errorf("what follows is %q, want %q", got, c.want)
 			}
@@ -241,7 +241,7 @@ func TestAnswersAboutUnwatchedObjects(t *testing.T) {
 			if again := told(g.apply(answer)); len(again) > 0 && again != "orphan Widget a/child" {
 				t.Errorf("the same answer makes for %q, without end", again)
 			}
-			if g.apply(&change{kind: answered, node: &node{identity: g.nodes["child"].identity}, new: c.answer}); held(g) != c.graph {
+			if g.apply(&change{kind: changeAnswered, node: &node{identity: g.nodes["child"].identity}, new: c.answer}); held(g) != c.graph {
 				t.Error("an obsolete node was changed")
 			}
 		})
@@ -403,7 +403,7 @@ func TestObjectsThatAListLacks(t *testing.T) {
 	parentOrphaning := object("a", "parent", deleted(orphan))
 	child := object("a", "child", owner("ConfigMap", "parent", blocking))
 	lacks := func(m *monitored, o *metav1.PartialObjectMetadata) *change {
-		return &change{kind: missed, monitored: m, old: o}
+		return &change{kind: changeMissed, monitored: m, old: o}
 	}
 	for name, c := range map[string]struct {
 		changes []*change

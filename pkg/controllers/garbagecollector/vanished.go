@@ -56,7 +56,7 @@ func (c *collector) forgetVanished(ctx context.Context, seen discovered) {
 		return
 	}
 	klog.FromContext(ctx).Info("Forgetting objects of kinds that are gone", "kinds", vanished, "after", vanishedAfter)
-	c.apply(ctx, &change{kind: forgotten, lane: reconcile.Backlog, kinds: vanished})
+	c.apply(ctx, &change{kind: changeForgotten, lane: reconcile.Backlog, kinds: vanished})
 }
 
 // lacks reports whether discovery of all versions of a group succeeded and does not have a

@@ -180,7 +180,7 @@ func (c *cluster) tainted(node *corev1.Node, done eviction) {
 	}
 }
 
-// mark orders that the pods of a node are marked. The caller holds the lock.
+// mark requests that the pods of a node be marked as not ready. The caller holds the lock.
 func (c *cluster) mark(r *record) {
 	c.orders++
 	r.markOrder = c.orders
@@ -215,20 +215,20 @@ func (c *cluster) expect(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.nodes[name]; r != nil {
-		r.silencing = r.ready == corev1.ConditionTrue
+		r.unknownPending = r.ready == corev1.ConditionTrue
 	}
 }
 
-// shownSilent reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and it
-// is reported once.
-func (c *cluster) shownSilent(name string) (identity, bool) {
+// confirmedUnknown reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and
+// it is reported once.
+func (c *cluster) confirmedUnknown(name string) (identity, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[name]
-	if r == nil || !r.silencing || r.ready != corev1.ConditionUnknown {
+	if r == nil || !r.unknownPending || r.ready != corev1.ConditionUnknown {
 		return identity{}, false
 	}
-	r.silencing = false
+	r.unknownPending = false
 	c.mark(r)
 	return identity{r.name, r.uid}, true
 }

@@ -13,8 +13,8 @@ var reported = [...]corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// silenced returns the conditions of a node that has fallen silent.
-func silenced(node *corev1.Node, now time.Time) []corev1.NodeCondition {
+// unknownConditions returns the conditions of a node that has fallen silent.
+func unknownConditions(node *corev1.Node, now time.Time) []corev1.NodeCondition {
 	conditions := slices.Clone(node.Status.Conditions)
 	for _, is := range reported {
 		i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == is })

@@ -48,7 +48,7 @@ func TestConditionsOfASilentNode(t *testing.T) {
 			tc.node.CreationTimestamp = metav1.NewTime(created)
 			before := tc.node.DeepCopy()
 			var got []string
-			for _, c := range silenced(tc.node, now) {
+			for _, c := range unknownConditions(tc.node, now) {
 				got = append(got, printed(c.Type, string(c.Status), c.Reason+" "+c.Message, c.LastHeartbeatTime.Time, c.LastTransitionTime.Time))
 			}
 			if !slices.Equal(got, tc.want) {

@@ -301,7 +301,7 @@ func TestNothingIsAllocatedForARenewal(t *testing.T) {
 		t.Errorf("%v allocations", allocated)
 	}
 	w.work(t)
-	if allocated := testing.AllocsPerRun(100, func() { w.cluster.silence(at, func() {}) }); allocated != 0 {
+	if allocated := testing.AllocsPerRun(100, func() { w.cluster.findSilent(at, func() {}) }); allocated != 0 {
 		t.Errorf("%v allocations to find that no node is silent", allocated)
 	}
 }

@@ -23,17 +23,17 @@ type handover struct {
 }
 
 type leftNode struct {
-	uid        types.UID
-	seen       time.Time
-	heartbeat  metav1.Time
-	renewed    metav1.MicroTime
-	fastest    time.Duration
-	isTimed    bool
-	registered bool
-	ready      corev1.ConditionStatus
-	silencing  bool
-	mustMark   bool
-	eviction   eviction
+	uid            types.UID
+	seen           time.Time
+	heartbeat      metav1.Time
+	renewed        metav1.MicroTime
+	fastest        time.Duration
+	isTimed        bool
+	registered     bool
+	ready          corev1.ConditionStatus
+	unknownPending bool
+	mustMark       bool
+	eviction       eviction
 	// node is what a write returned at the time wrote, nil if the cache shows that.
 	node  *corev1.Node
 	wrote time.Time
@@ -64,17 +64,17 @@ func (c *cluster) handOver() handover {
 	}
 	for name, r := range c.nodes {
 		l := leftNode{
-			uid:        r.uid,
-			seen:       r.seen,
-			heartbeat:  r.heartbeat,
-			renewed:    r.renewed,
-			fastest:    r.fastest,
-			isTimed:    r.isTimed,
-			registered: r.registered,
-			ready:      r.ready,
-			silencing:  r.silencing,
-			mustMark:   r.markOrder != 0,
-			eviction:   r.eviction,
+			uid:            r.uid,
+			seen:           r.seen,
+			heartbeat:      r.heartbeat,
+			renewed:        r.renewed,
+			fastest:        r.fastest,
+			isTimed:        r.isTimed,
+			registered:     r.registered,
+			ready:          r.ready,
+			unknownPending: r.unknownPending,
+			mustMark:       r.markOrder != 0,
+			eviction:       r.eviction,
 		}
 		if !r.wrote.IsZero() {
 			l.node, l.wrote = r.node, r.wrote
@@ -119,8 +119,8 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if r.ready == corev1.ConditionUnknown && (r.silencing || !left.nodes[name].isSilent(r)) {
-			r.silencing = false
+		if r.ready == corev1.ConditionUnknown && (r.unknownPending || !left.nodes[name].isSilent(r)) {
+			r.unknownPending = false
 			c.mark(r)
 		}
 		if r.markOrder != 0 {
@@ -144,8 +144,8 @@ func (c *cluster) noteLeases() {
 }
 
 // takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the
-// lease, a taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped
-// as long as no zone has a ready node.
+// lease, a pending taint is not added: the node may have sent a heartbeat, or have been tainted and untainted. Taints
+// are stripped as long as no zone has a ready node.
 func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.takeOver(left.sight)
@@ -180,7 +180,7 @@ func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
 		c.mark(r)
 	}
 	if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
-		r.seen, r.silencing = l.seen, l.silencing
+		r.seen, r.unknownPending = l.seen, l.unknownPending
 	}
 }
 

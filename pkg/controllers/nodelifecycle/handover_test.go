@@ -199,7 +199,7 @@ func TestASuccessorContinues(t *testing.T) {
 
 // Another process may have had the lease in between, and have ended before it marked pods. Pins NLC-91.
 func TestPodsOfNodesThatFellSilentBetweenInstances(t *testing.T) {
-	fell := func(n *corev1.Node) { n.Status.Conditions = silenced(n, at.Add(time.Minute)) }
+	fell := func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, at.Add(time.Minute)) }
 	beat := func(n *corev1.Node) {
 		conditionOf(n, corev1.NodeReady).LastHeartbeatTime.Time = at.Add(30 * time.Second)
 	}
@@ -274,7 +274,7 @@ func TestASuccessorKnowsWhatWasWritten(t *testing.T) {
 			before.show(cached, at)
 			before.expect("n")
 			before.wrote(silent.DeepCopy(), at)
-			if _, ok := before.shownSilent("n"); !ok {
+			if _, ok := before.confirmedUnknown("n"); !ok {
 				t.Fatal("it is not shown as silent")
 			}
 			c := newCluster(settings, without)

@@ -36,21 +36,21 @@ func (c *lifecycleController) confirmSilent(working context.Context, silent []st
 			logger.V(2).Info("No node is heard of, and the API server does not answer", "err", err)
 			return nil
 		}
-		silent = c.stillSilent()
+		silent = c.recheckSilent()
 	}
 	if now := c.Clock.Now(); !c.cluster.areSilent(silent) {
 		if err := c.readLeases(ctx, now); err != nil {
 			logger.Error(err, "Cannot find out whether nodes are silent", "nodes", len(silent))
 			return nil
 		}
-		silent = c.stillSilent()
+		silent = c.recheckSilent()
 	}
 	return silent
 }
 
-// stillSilent returns the nodes that are silent after something has been read.
-func (c *lifecycleController) stillSilent() []string {
-	silent, _ := c.cluster.silence(c.Clock.Now(), func() {})
+// recheckSilent returns the nodes that are silent after something has been read.
+func (c *lifecycleController) recheckSilent() []string {
+	silent, _ := c.cluster.findSilent(c.Clock.Now(), func() {})
 	return silent
 }
 
@@ -121,21 +121,21 @@ func (c *cluster) areSilent(names []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		if r := c.nodes[name]; r != nil && !c.isKnownSilent(r) {
+		if r := c.nodes[name]; r != nil && !c.graceExpiredAsOfLeases(r) {
 			return false
 		}
 	}
 	return true
 }
 
-// isKnownSilent reports whether a node had exceeded its grace period when the observed Leases were last known to be
-// current. The cache may show a renewal whose event is still to come: after a break of the watch it shows all Leases at
-// once, and their events follow in no order.
-func (c *cluster) isKnownSilent(r *record) bool {
+// graceExpiredAsOfLeases reports whether a node had exceeded its grace period when the observed Leases were last known
+// to be current. The cache may show a renewal whose event is still to come: after a break of the watch it holds all
+// Leases at once, and their events arrive later, in any order.
+func (c *cluster) graceExpiredAsOfLeases(r *record) bool {
 	if r.seen.Before(c.sight.leases) {
 		r.renew(c.lease(r.name), c.sight.leases)
 	}
-	return c.silent(r, c.sight.leases)
+	return c.graceExpired(r, c.sight.leases)
 }
 
 func (c *cluster) reached(now time.Time) {

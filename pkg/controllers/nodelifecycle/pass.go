@@ -41,7 +41,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 	began := c.Clock.Now()
 	c.announce()
 	last := began
-	silent, suspect := c.cluster.silence(began, func() {
+	silent, suspect := c.cluster.findSilent(began, func() {
 		now := c.Clock.Now()
 		c.metrics.node.Observe(now.Sub(last).Seconds())
 		last = now
@@ -51,7 +51,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 	}
 	concurrent.Each(len(silent), parallelism, func(i int) {
 		if ctx.Err() == nil {
-			c.showSilence(working, silent[i])
+			c.markUnknown(working, silent[i])
 		}
 	})
 	zones, toStrip := c.cluster.judge(c.Clock.Now(), began)

@@ -238,7 +238,7 @@ func TestWritesThatFail(t *testing.T) {
 			w.fall("n")
 			w.live(t, 50*time.Second)
 			w.wait("other")
-			controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = silenced(n, w.Env.Clock.Now()) })
+			controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, w.Env.Clock.Now()) })
 			find(w)
 			if err := w.markPodsOf(w.Context(), "n"); err != nil {
 				t.Error(err)
@@ -370,9 +370,9 @@ func TestWritesThatFail(t *testing.T) {
 func fallSilent(t *testing.T, w *world) {
 	t.Helper()
 	w.cluster.expect("n")
-	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = silenced(n, at) })
+	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, at) })
 	w.cluster.read(w.stored(t, "n"), at)
-	if _, ok := w.cluster.shownSilent("n"); !ok {
+	if _, ok := w.cluster.confirmedUnknown("n"); !ok {
 		t.Fatal("the node is not shown as silent")
 	}
 	w.Requests()
@@ -432,7 +432,7 @@ func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
 	fall := func() {
 		w.cluster.expect("n")
 		n := w.stored(t, "n")
-		n.Status.Conditions = silenced(n, at)
+		n.Status.Conditions = unknownConditions(n, at)
 		w.show(t, n)
 	}
 	fall()
@@ -594,7 +594,7 @@ func TestSilenceCountsAsFarAsLeasesAreShown(t *testing.T) {
 	w.fall("n")
 	w.live(t, 50*time.Second) // the other one was heard 5 seconds ago
 	w.Env.Clock.Step(5 * time.Second)
-	silent, _ := w.cluster.silence(w.Env.Clock.Now(), func() {})
+	silent, _ := w.cluster.findSilent(w.Env.Clock.Now(), func() {})
 	if !slices.Equal(silent, []string{"n"}) || w.cluster.areSilent(silent) || w.cluster.isSilent("n") {
 		t.Errorf("%q seem to be silent, and are known to be", silent)
 	}
@@ -611,7 +611,7 @@ func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
 	c.sight.begin(at)
 	c.show(node("node"), at)
 	pass := func(now time.Time) {
-		c.silence(now, func() {})
+		c.findSilent(now, func() {})
 		c.hasPassed(now)
 	}
 	for _, step := range []struct {

@@ -35,16 +35,16 @@ type record struct {
 	heartbeat    metav1.Time      // the last one in its Ready condition
 	renewed      metav1.MicroTime // the last renewal of its Lease, zero if there was none
 	leaseVersion string           // the resource version of that Lease
-	// fastest is the shortest time that a renewal took to be shown by the watch, by the clocks of the kubelet and of this
-	// process. It is valid if isTimed.
+	// fastest is the shortest time that a renewal took to be shown by the watch, by the clocks of the kubelet and of
+	// this process. It is valid if isTimed.
 	fastest time.Duration
 	isTimed bool
 
 	// registered reports whether the node was announced.
 	registered bool
-	// silencing reports whether a write was sent that shows the silence of the node, which was ready, and neither that nor
-	// a heartbeat was seen since.
-	silencing bool
+	// unknownPending reports whether a write was sent that shows the silence of the node, which was ready, and neither
+	// that nor a heartbeat was seen since.
+	unknownPending bool
 	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.
 	markOrder int
@@ -78,7 +78,7 @@ func (r *record) show(node *corev1.Node, now time.Time) (heartbeat bool) {
 	heartbeat = r.ready == "" || !r.heartbeat.Equal(&ready.LastHeartbeatTime)
 	r.ready, r.heartbeat = ready.Status, ready.LastHeartbeatTime
 	if heartbeat {
-		r.seen, r.silencing = now, false
+		r.seen, r.unknownPending = now, false
 	}
 	return heartbeat
 }
@@ -105,8 +105,9 @@ func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 }
 
 // lateness returns how much longer a renewal that the watch shows took to be observed than the fastest one of the node:
-// a watch that is behind shows old renewals. Only differences count, since the clocks may differ, so that fastest can be
-// negative. ok is false for the fastest one, which nothing can be compared with, and for a time that is centuries away.
+// a watch that is behind shows old renewals. Only differences count, since the clocks may differ, so that fastest can
+// be negative. ok is false for the fastest one, which nothing can be compared with, and for a time that is centuries
+// away.
 func (r *record) lateness(renewed metav1.MicroTime, now time.Time) (late time.Duration, ok bool) {
 	delay := now.Sub(renewed.Time)
 	if delay.Abs() > maxDelay {

@@ -34,7 +34,8 @@ func newSight(grace, period time.Duration) sight {
 func (s *sight) begin(now time.Time) { s.since, s.sign = now, now }
 
 // reached records a sign of the API server. That of an answer is the time at which the request was sent. After an
-// interruption, silence counts from now. A failed request is one, too: the kubelets may not have been answered either.
+// interruption, silence counts from now. A failed request counts as an interruption, too: the kubelets may have got no
+// answer either.
 func (s *sight) reached(now time.Time) {
 	if now.Sub(s.sign) > s.interruption || s.failed.After(s.sign) && now.After(s.failed) {
 		s.since = now

@@ -13,9 +13,9 @@ import (
 // tries is how often a pass tries to write the conditions of a silent node.
 const tries = 3
 
-// showSilence shows that a node is silent: in its conditions, and by the pods on it. If the node has
+// markUnknown shows that a node is silent: in its conditions, and by the pods on it. If the node has
 // changed meanwhile it is read, and judged once more. What fails is tried again by the next pass.
-func (c *lifecycleController) showSilence(ctx context.Context, name string) {
+func (c *lifecycleController) markUnknown(ctx context.Context, name string) {
 	logger := klog.FromContext(ctx).WithValues("node", name)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -25,11 +25,11 @@ func (c *lifecycleController) showSilence(ctx context.Context, name string) {
 			return
 		}
 		c.cluster.expect(name)
-		err := c.writeSilence(ctx, node)
+		err := c.updateStatusUnknown(ctx, node)
 		switch {
 		case err == nil:
 			logger.Info("Node is silent, its conditions are unknown", "was", string(statusOf(node)))
-			c.followSilence(name)
+			c.onUnknownConfirmed(name)
 			return
 		case !apierrors.IsConflict(err):
 			logger.Error(err, "Cannot update the conditions of a silent node")
@@ -38,23 +38,23 @@ func (c *lifecycleController) showSilence(ctx context.Context, name string) {
 		if !c.refresh(ctx, name) {
 			return
 		}
-		c.followSilence(name)
+		c.onUnknownConfirmed(name)
 	}
 }
 
-// followSilence marks the pods of a node not ready, once, when this controller's write of its silence is confirmed. The
-// answer may have been lost, so confirmation may come from a later read.
-func (c *lifecycleController) followSilence(name string) {
-	if node, ok := c.cluster.shownSilent(name); ok {
+// onUnknownConfirmed marks the pods of a node not ready, once, when this controller's write of its silence is
+// confirmed. The answer may have been lost, so confirmation may come from a later read.
+func (c *lifecycleController) onUnknownConfirmed(name string) {
+	if node, ok := c.cluster.confirmedUnknown(name); ok {
 		c.Record(nodeNotReady(node))
 		c.markQueue.Add(name)
 	}
 }
 
-func (c *lifecycleController) writeSilence(ctx context.Context, node *corev1.Node) error {
+func (c *lifecycleController) updateStatusUnknown(ctx context.Context, node *corev1.Node) error {
 	now := c.Clock.Now()
 	changed := node.DeepCopy()
-	changed.Status.Conditions = silenced(node, now)
+	changed.Status.Conditions = unknownConditions(node, now)
 	written, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 	if err != nil {
 		return err
@@ -75,14 +75,14 @@ func (c *lifecycleController) refresh(ctx context.Context, name string) bool {
 	return true
 }
 
-// silence returns the silent nodes and a suspect. The suspect is a node whose silence is long enough to
-// justify checking the instance's own view, or "" if there is none. silence calls judged after each node.
-func (c *cluster) silence(now time.Time, judged func()) (silent []string, suspect string) {
+// findSilent returns the silent nodes and a suspect. The suspect is a node whose silence is long enough to
+// justify checking the instance's own view, or "" if there is none. It calls judged after each node.
+func (c *cluster) findSilent(now time.Time, judged func()) (silent []string, suspect string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = time.Time{}
 	for _, r := range c.nodes {
-		is := c.silent(r, now)
+		is := c.graceExpired(r, now)
 		isShown := r.ready == corev1.ConditionUnknown
 		if end := c.graceEnd(r); !isShown && end.After(now) && (c.next.IsZero() || end.Before(c.next)) {
 			c.next = end
@@ -103,12 +103,12 @@ func (c *cluster) isSilent(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[name]
-	return r != nil && c.isKnownSilent(r)
+	return r != nil && c.graceExpiredAsOfLeases(r)
 }
 
-// silent reports whether a node has exceeded its grace period but its conditions do not show that. A
+// graceExpired reports whether a node has exceeded its grace period but its conditions do not show that. A
 // heartbeat since the previous pass is never too old, however short the grace period.
-func (c *cluster) silent(r *record, now time.Time) bool {
+func (c *cluster) graceExpired(r *record, now time.Time) bool {
 	return r.ready != corev1.ConditionUnknown && r.seen.Before(c.passed) && now.After(c.graceEnd(r))
 }
 

@@ -126,9 +126,9 @@ type binderController struct {
 	volumes *volumeStore
 	claims  *store[*corev1.PersistentVolumeClaim]
 	gone    *goneClaims
-	// taking is held while a volume is chosen for a claim and reserved.
-	taking sync.Mutex
-	asking chan struct{} // holds an element for each claim that is handed to a provisioner
+	// reserving is held while a volume is chosen for a claim and reserved.
+	reserving sync.Mutex
+	asking    chan struct{} // holds an element for each claim that is handed to a provisioner
 
 	operations    *operationSet
 	recycles      *recycles

@@ -15,7 +15,8 @@ import (
 // annPreResizeCapacity is on a volume that is being expanded. Its value is the capacity before.
 const annPreResizeCapacity = "volume.alpha.kubernetes.io/pre-resize-capacity"
 
-// boundClaim returns a claim that names a volume and is marked as bound, nil if it does already.
+// boundClaim returns a claim that names a volume and is marked as bound, or nil if nothing has to
+// change.
 func boundClaim(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	names := claim.Spec.VolumeName == v.Name
 	if names && isBindCompleted(claim) {

@@ -103,11 +103,11 @@ func TestUnboundStatus(t *testing.T) {
 
 // Pins PVB-50 and PVB-67.
 func TestHandedOver(t *testing.T) {
-	got := handedOver(aClaim(claimNoted(volume.AnnMigratedTo, "x"), claimNoted(volume.AnnBetaStorageProvisioner, "y")), "p")
+	got := withProvisioner(aClaim(claimNoted(volume.AnnMigratedTo, "x"), claimNoted(volume.AnnBetaStorageProvisioner, "y")), "p")
 	if got.Annotations[volume.AnnStorageProvisioner] != "p" || got.Annotations[volume.AnnBetaStorageProvisioner] != "p" || got.Annotations[volume.AnnMigratedTo] != "" {
 		t.Errorf("got %v", got.Annotations)
 	}
-	if again := handedOver(aClaim(claimNoted(volume.AnnStorageProvisioner, "p")), "p"); again != nil {
+	if again := withProvisioner(aClaim(claimNoted(volume.AnnStorageProvisioner, "p")), "p"); again != nil {
 		t.Errorf("it is written again: %v", again.Annotations)
 	}
 }

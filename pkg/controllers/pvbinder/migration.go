@@ -26,8 +26,9 @@ func migratedTo(plugin string) string {
 	return driver
 }
 
-// fixedClaim returns a claim whose annotation migrated-to fits its provisioner, nil if it does already.
-func fixedClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+// withMigrationAnnotation returns a claim whose annotation migrated-to fits its provisioner, or nil if nothing has to
+// change.
+func withMigrationAnnotation(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	provisioner, ok := claim.Annotations[volume.AnnStorageProvisioner]
 	if !ok {
 		provisioner, ok = claim.Annotations[volume.AnnBetaStorageProvisioner]
@@ -59,9 +60,9 @@ func withMigration(annotations map[string]string, plugin string, known bool) (fi
 	return fixed, true
 }
 
-// fixedVolume returns a volume whose annotation migrated-to and whose finalizers fit who provisioned it,
+// withMigrationAndFinalizers returns a volume whose annotation migrated-to and whose finalizers fit who provisioned it,
 // nil if they do already.
-func fixedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+func withMigrationAndFinalizers(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	plugin, known := v.Annotations[volume.AnnDynamicallyProvisioned]
 	annotations, migrated := withMigration(v.Annotations, plugin, known)
 	finalizers, protected := v.Finalizers, false
@@ -106,16 +107,16 @@ func without(finalizers []string, finalizer string) (rest []string, changed bool
 	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == finalizer }), true
 }
 
-// handedOver returns a claim that asks a provisioner for a volume, nil if it does already. That a beta
+// withProvisioner returns a claim that asks a provisioner for a volume, or nil if nothing has to change. That a beta
 // annotation is missing or differs does not count.
-func handedOver(claim *corev1.PersistentVolumeClaim, provisioner string) *corev1.PersistentVolumeClaim {
+func withProvisioner(claim *corev1.PersistentVolumeClaim, provisioner string) *corev1.PersistentVolumeClaim {
 	if claim.Annotations[volume.AnnStorageProvisioner] == provisioner {
 		return nil
 	}
 	claim = claim.DeepCopy()
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBetaStorageProvisioner, provisioner)
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnStorageProvisioner, provisioner)
-	if fixed := fixedClaim(claim); fixed != nil {
+	if fixed := withMigrationAnnotation(claim); fixed != nil {
 		return fixed
 	}
 	return claim

@@ -25,9 +25,9 @@ func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error 
 		c.recordAll(provisioningFailed(claim, err.Error()))
 		return nil
 	}
-	plugin, run := external, c.askProvisioner(external)
+	plugin := external
 	if internal != nil {
-		plugin, run = internal.Name(), c.provisionBy(internal, class)
+		plugin = internal.Name()
 	}
 	key, uid := keyOf(claim), claim.UID
 	c.operations.start(fmt.Sprintf("provision-%s[%s]", key, uid), func(stopping, working context.Context) error {
@@ -37,7 +37,12 @@ func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error 
 			c.timings.drop(operationProvision, uid)
 			return nil // it is gone
 		}
-		err := run(stopping, working, claim)
+		var err error
+		if internal != nil {
+			err = c.provisionInTree(stopping, working, claim, internal, class)
+		} else {
+			err = c.requestFromProvisioner(stopping, working, claim, external)
+		}
 		if err != nil {
 			c.timings.fail(operationProvision, uid)
 		}
@@ -46,34 +51,31 @@ func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error 
 	return nil
 }
 
-// provisioning is an operation for a claim.
-type provisioning func(stopping, working context.Context, claim *corev1.PersistentVolumeClaim) error
-
-// askProvisioner returns the operation that asks an external provisioner for a volume.
-func (c *binderController) askProvisioner(provisioner string) provisioning {
-	return func(stopping, working context.Context, claim *corev1.PersistentVolumeClaim) error {
-		select {
-		case c.asking <- struct{}{}:
-			defer func() { <-c.asking }()
-		case <-stopping.Done():
-			return nil // the next instance asks
-		}
-		if claim = c.waiting(claim); claim == nil {
-			return nil
-		}
-		if asking := handedOver(claim, provisioner); asking != nil {
-			written, err := c.updateClaim(working, asking)
-			if err != nil {
-				if working.Err() == nil { // else the request was cut off, which says nothing about the claim
-					c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error saving claim: %v", err)))
-				}
-				return fmt.Errorf("asking %s for a volume for claim %s: %w", provisioner, keyOf(claim), err)
-			}
-			claim = written
-		}
-		c.recordAll(waitsForProvisioner(claim, provisioner))
+// requestFromProvisioner asks an external provisioner for a volume.
+func (c *binderController) requestFromProvisioner(
+	stopping, working context.Context, claim *corev1.PersistentVolumeClaim, provisioner string,
+) error {
+	select {
+	case c.asking <- struct{}{}:
+		defer func() { <-c.asking }()
+	case <-stopping.Done():
+		return nil // the next instance asks
+	}
+	if claim = c.waiting(claim); claim == nil {
 		return nil
 	}
+	if asking := withProvisioner(claim, provisioner); asking != nil {
+		written, err := c.updateClaim(working, asking)
+		if err != nil {
+			if working.Err() == nil { // else the request was cut off, which says nothing about the claim
+				c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error saving claim: %v", err)))
+			}
+			return fmt.Errorf("asking %s for a volume for claim %s: %w", provisioner, keyOf(claim), err)
+		}
+		claim = written
+	}
+	c.recordAll(waitsForProvisioner(claim, provisioner))
+	return nil
 }
 
 // waiting returns the newest known state of a claim that has waited, nil if it does not wait for a volume any more.

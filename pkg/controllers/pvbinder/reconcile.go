@@ -21,7 +21,7 @@ func (c *binderController) reconcileClaim(ctx context.Context, key types.Namespa
 	if claim == nil {
 		return nil
 	}
-	if fixed := fixedClaim(claim); fixed != nil {
+	if fixed := withMigrationAnnotation(claim); fixed != nil {
 		var err error
 		if claim, err = c.updateClaim(ctx, fixed); err != nil {
 			return fmt.Errorf("updating the annotations of claim %s: %w", key, err)
@@ -100,7 +100,7 @@ func (c *binderController) match(ctx context.Context, claim *corev1.PersistentVo
 	if err != nil {
 		return err
 	}
-	found, err := c.take(ctx, claim, delayed)
+	found, err := c.findAndReserve(ctx, claim, delayed)
 	if found == nil {
 		if err != nil {
 			return err
@@ -122,13 +122,13 @@ func (c *binderController) match(ctx context.Context, claim *corev1.PersistentVo
 	return nil
 }
 
-// take finds a volume for a claim and reserves it. Only one worker does so at a time: two would choose the
+// findAndReserve finds a volume for a claim and reserves it. Only one worker does so at a time: two would choose the
 // same volume. It returns nil if there is none. If reserving it fails, it returns the volume and the error.
-func (c *binderController) take(
+func (c *binderController) findAndReserve(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, delayed bool,
 ) (*corev1.PersistentVolume, error) {
-	c.taking.Lock()
-	defer c.taking.Unlock()
+	c.reserving.Lock()
+	defer c.reserving.Unlock()
 	found, err := c.volumes.find(claim, delayed, c.vac)
 	if err != nil {
 		return nil, fmt.Errorf("error finding PV for claim %q: %w", keyOf(claim), err)
@@ -196,7 +196,7 @@ func (c *binderController) reconcileVolume(ctx context.Context, name string) err
 	if v == nil {
 		return nil
 	}
-	if fixed := fixedVolume(v); fixed != nil {
+	if fixed := withMigrationAndFinalizers(v); fixed != nil {
 		var err error
 		if v, err = c.updateVolume(ctx, fixed); err != nil {
 			return fmt.Errorf("updating the annotations and finalizers of volume %s: %w", name, err)

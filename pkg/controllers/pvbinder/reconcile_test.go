@@ -295,7 +295,7 @@ func TestARequestToAProvisionerThatIsCutOffReportsNothing(t *testing.T) {
 		cancel()
 		return context.Canceled
 	})
-	if err := f.c.askProvisioner("csi.example.com")(f.Context(), ctx, aClaim()); !errors.Is(err, context.Canceled) {
+	if err := f.c.requestFromProvisioner(f.Context(), ctx, aClaim(), "csi.example.com"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	f.WantEvents(t)
@@ -354,7 +354,7 @@ func TestAClaimChangesWhileItWaitsToBeHandedToAProvisioner(t *testing.T) {
 				f.Store(t, aClaim(tc.changes...))
 				f.catchUp(t)
 			}
-			if err := f.c.askProvisioner("csi.example.com")(f.Context(), f.Context(), aClaim()); err != nil {
+			if err := f.c.requestFromProvisioner(f.Context(), f.Context(), aClaim(), "csi.example.com"); err != nil {
 				t.Error(err)
 			}
 			f.WantRequests(t, tc.requests...)

@@ -99,7 +99,7 @@ func TestFixedVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.volume.DeepCopy()
-			got := fixedVolume(tc.volume)
+			got := withMigrationAndFinalizers(tc.volume)
 			if !cmp.Equal(before, tc.volume) {
 				t.Error("the volume was modified")
 			}
@@ -131,7 +131,7 @@ func TestFixedClaim(t *testing.T) {
 		"PVB-56: right already":           {claim: aClaim(claimNoted(provisioner, "kubernetes.io/gce-pd"), claimNoted(migrated, "pd.csi.storage.gke.io")), unchanged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := fixedClaim(tc.claim)
+			got := withMigrationAnnotation(tc.claim)
 			if tc.unchanged != (got == nil) {
 				t.Fatalf("got %v", got)
 			}

@@ -104,5 +104,5 @@ func (c *binderController) isSettled(claim *corev1.PersistentVolumeClaim, v *cor
 		return false
 	}
 	status, err := boundStatus(claim, v, c.vac)
-	return err == nil && status == nil && fixedClaim(claim) == nil && fixedVolume(v) == nil
+	return err == nil && status == nil && withMigrationAnnotation(claim) == nil && withMigrationAndFinalizers(v) == nil
 }

@@ -24,41 +24,42 @@ const (
 	createPause = 10 * time.Second
 )
 
-// provisionBy returns the operation in which a plugin makes a volume for a claim.
-func (c *binderController) provisionBy(plugin provisioner, class *storagev1.StorageClass) provisioning {
-	return func(stopping, working context.Context, claim *corev1.PersistentVolumeClaim) error {
-		if claim.Spec.DataSource != nil {
-			return c.failedToProvision(claim, fmt.Errorf(
-				"plugin %q is not a CSI plugin. Only CSI plugin can provision a claim with a datasource", plugin.Name()))
-		}
-		if naming := handedOver(claim, class.Provisioner); naming != nil {
-			var err error
-			if claim, err = c.updateClaim(working, naming); err != nil {
-				return fmt.Errorf("naming the provisioner of claim %s: %w", keyOf(claim), err)
-			}
-		}
-		_, err := c.Client.CoreV1().PersistentVolumes().Get(working, volumeNameFor(claim), metav1.GetOptions{})
-		if !reconcile.Absent(err) {
-			return err // nil if it has been made
-		}
-		node, err := c.mayProvision(plugin, claim, class)
-		if err != nil {
-			return c.failedToProvision(claim, err)
-		}
-		began := c.Clock.Now()
-		made, err := plugin.Provision(working, provisionRequest{claim, class, node})
-		c.observePlugin(plugin, "volume_provision", began, err)
-		if err != nil {
-			c.deselectNode(working, claim)
-			return c.failedToProvision(claim, fmt.Errorf("Failed to provision volume with StorageClass %q: %w", class.Name, err))
-		}
-		ref, err := reference.GetReference(scheme.Scheme, claim)
-		if err != nil {
-			return fmt.Errorf("referring to claim %s: %w", keyOf(claim), err)
-		}
-		c.createVolume(stopping, working, plugin, claim, volumeFor(claim, ref, class, plugin.Name(), made))
-		return nil
+// provisionInTree has a plugin make a volume for a claim.
+func (c *binderController) provisionInTree(
+	stopping, working context.Context, claim *corev1.PersistentVolumeClaim, plugin provisioner,
+	class *storagev1.StorageClass,
+) error {
+	if claim.Spec.DataSource != nil {
+		return c.failedToProvision(claim, fmt.Errorf(
+			"plugin %q is not a CSI plugin. Only CSI plugin can provision a claim with a datasource", plugin.Name()))
 	}
+	if naming := withProvisioner(claim, class.Provisioner); naming != nil {
+		var err error
+		if claim, err = c.updateClaim(working, naming); err != nil {
+			return fmt.Errorf("naming the provisioner of claim %s: %w", keyOf(claim), err)
+		}
+	}
+	_, err := c.Client.CoreV1().PersistentVolumes().Get(working, volumeNameFor(claim), metav1.GetOptions{})
+	if !reconcile.Absent(err) {
+		return err // nil if it has been made
+	}
+	node, err := c.mayProvision(plugin, claim, class)
+	if err != nil {
+		return c.failedToProvision(claim, err)
+	}
+	began := c.Clock.Now()
+	made, err := plugin.Provision(working, provisionRequest{claim, class, node})
+	c.observePlugin(plugin, "volume_provision", began, err)
+	if err != nil {
+		c.deselectNode(working, claim)
+		return c.failedToProvision(claim, fmt.Errorf("Failed to provision volume with StorageClass %q: %w", class.Name, err))
+	}
+	ref, err := reference.GetReference(scheme.Scheme, claim)
+	if err != nil {
+		return fmt.Errorf("referring to claim %s: %w", keyOf(claim), err)
+	}
+	c.createVolume(stopping, working, plugin, claim, volumeFor(claim, ref, class, plugin.Name(), made))
+	return nil
 }
 
 // failedToProvision records an error, whose message becomes that of the event.
