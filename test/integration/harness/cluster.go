@@ -11,7 +11,6 @@
 //	garbage      what is deleted because nobody needs it: namespaces, dependents
 //	nodes        pods and the nodes they are bound to, ranges and taints of nodes, groups of pods
 //	heartbeats   nodes that fall silent, one, some or all, and a manager that hears nothing
-//	nodes        pods and the nodes they are bound to, groups of pods
 //	policy       what limits and sizes workloads: disruption budgets, autoscaling, quotas
 //	services     how pods are found: endpoints, slices, ranges of addresses
 //	storage      volumes and claims: what keeps them, and what makes claims for pods
@@ -23,6 +22,7 @@
 //
 //	commands     the commands that ask a running process
 //	gitops       from a repository to running controllers
+//	monitoring   alerts, rules and the dashboard, on a real Prometheus
 //	identity     as whom, and over which connections the manager acts
 //	promises     what the runtime promises: edits, isolation, draining
 //	reload       reconfiguration under load, and what it costs
