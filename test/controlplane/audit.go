@@ -34,7 +34,7 @@ const (
 // level Metadata; a watch has one more, of stage ResponseStarted, when it opens. Writes of
 // Options.AuditBodies are of level RequestResponse.
 //
-// The log also tells of the arrival of each request. That is not shown, and serves to wait for
+// The log also reports the arrival of each request. That is not shown, and serves to wait for
 // requests whose effect can be seen before they are answered.
 type Audit struct {
 	path string
@@ -182,7 +182,7 @@ func (a *Audit) forget() error {
 
 // Since returns the events after mark that pass all filters, in the order the
 // requests arrived, after a Sync. Mark 0 is the beginning. They may end in another
-// order: a watch tells of a write before the write is answered.
+// order: a watch reports a write before the write is answered.
 func (a *Audit) Since(mark Mark, filters ...Filter) ([]auditv1.Event, error) {
 	if err := a.Sync(); err != nil {
 		return nil, err

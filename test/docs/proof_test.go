@@ -35,7 +35,7 @@ func TestProofIsUpToDate(t *testing.T) {
 	checkGenerated(t, "docs/proof.md", table.String())
 }
 
-// TestInjectedFaultsAreUpToDate: docs/proof.md tells of which faults were injected.
+// TestInjectedFaultsAreUpToDate: docs/proof.md lists the injected faults.
 func TestInjectedFaultsAreUpToDate(t *testing.T) {
 	stored, err := results.Stored()
 	if err != nil {

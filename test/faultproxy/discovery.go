@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// hiddenGroups are the faults because of which discovery does not tell of groups.
+// hiddenGroups are the faults because of which discovery does not report groups.
 type hiddenGroups []*Fault
 
 func (p *Proxy) hiddenGroups() hiddenGroups {

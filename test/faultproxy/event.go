@@ -18,7 +18,7 @@ type Event struct {
 	UID                              types.UID
 }
 
-// aboutObject reports whether the event tells of a change of an object.
+// aboutObject reports whether the event reports a change of an object.
 func (e Event) aboutObject() bool {
 	return e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted
 }

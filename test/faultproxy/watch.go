@@ -32,7 +32,7 @@ type stream struct {
 	mu     sync.Mutex
 	queue  []frame
 	failed error         // why nothing more will be queued
-	more   chan struct{} // tells of a change of the queue
+	more   chan struct{} // reports a change of the queue
 }
 
 // frame is one event and what it needs to be handed on.

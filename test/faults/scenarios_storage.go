@@ -203,11 +203,11 @@ func attachDetach() Scenario {
 		Name:        "persistentvolume-attach-detach",
 		Bare:        true,
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.PersistentVolumeAttachDetach.Enabled} },
-		// A volume that only a VolumeAttachment tells of counts as mounted until its node reports.
+		// A volume that only a VolumeAttachment reports counts as mounted until its node reports.
 		Beside: []func(context.Context, *world) error{attaches, Reports},
 		Kinds:  []schema.GroupVersionResource{attachments, nodes, volumes, claims, pods},
 		// While its node uses the volume, no other node gets it, as the script checks. Then the detach and the attach
-		// may overlap: an attachment that only a VolumeAttachment tells of holds nothing (ATT-30, ATT-40c).
+		// may overlap: an attachment that only a VolumeAttachment reports holds nothing (ATT-30, ATT-40c).
 		AtMost: map[string]int{"volumeattachments/csi-*": 3},
 		Steps: []Step{
 			{

@@ -60,7 +60,7 @@ func report(err error) int {
 	return 1
 }
 
-// failures is an error that tells of controllers that panicked or ended unasked.
+// failures is an error that reports controllers that panicked or ended unasked.
 func (i *instance) failures(ctx context.Context) error {
 	status, err := i.Status(ctx)
 	if err != nil {

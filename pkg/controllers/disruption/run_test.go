@@ -84,7 +84,7 @@ func TestFailedKeysAreRetried(t *testing.T) {
 	}
 }
 
-// Nothing but the event of a pod tells of its deletion. Pins PDB-29.
+// Nothing but the event of a pod reports its deletion. Pins PDB-29.
 func TestADeletedPodIsNoticed(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1")), pod("a"), pod("b"), pod("c"))
 	b.Run(t, b.c)

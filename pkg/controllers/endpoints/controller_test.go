@@ -442,7 +442,7 @@ func TestAWriteThatIsCutOffIsNotReported(t *testing.T) {
 	}
 }
 
-// Events tell of the writes that failed, and of nothing else. Pins EP-20.
+// Events report the writes that failed, and nothing else. Pins EP-20.
 func TestFailures(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

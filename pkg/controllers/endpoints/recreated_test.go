@@ -26,7 +26,7 @@ func TestRunGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
 	}
 }
 
-// A Service that is being deleted is none of a namespace that was made anew. Pins EP-70.
+// A Service that is being deleted is none of a namespace that was recreated. Pins EP-70.
 func TestNothingIsTriedAgainForAServiceThatGoes(t *testing.T) {
 	b := newBench(t, defaults, testService(func(s *corev1.Service) {
 		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"example.com/hold"}

@@ -414,7 +414,7 @@ func TestACreatedSliceIsLookedForLater(t *testing.T) {
 	}
 }
 
-// TestASliceIsDeletedWhileItIsLookedAt: nobody will tell of it once more. Pins EPM-56.
+// TestASliceIsDeletedWhileItIsLookedAt: nobody will report it once more. Pins EPM-56.
 func TestASliceIsDeletedWhileItIsLookedAt(t *testing.T) {
 	found := sliceOf("found", oneAddress())
 	b := newBench(t, defaults, testService(nil), oneAddress(), found).begin(t)
@@ -539,7 +539,7 @@ func TestOnlySlicesAsTheCacheShowsThemAreWritten(t *testing.T) {
 	}
 }
 
-// No event tells of a write that failed. Pins EPM-25.
+// No event reports a write that failed. Pins EPM-25.
 func TestFailures(t *testing.T) {
 	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

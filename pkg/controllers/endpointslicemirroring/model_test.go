@@ -93,7 +93,7 @@ func (m *model) user() {
 	}
 }
 
-// tamper deletes the slice that was written last, maybe without an event that tells of it, or does anything else to
+// tamper deletes the slice that was written last, maybe without an event that reports it, or does anything else to
 // one.
 func (m *model) tamper() {
 	all := simulation.All[*discoveryv1.EndpointSlice](m.World)

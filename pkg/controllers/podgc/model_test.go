@@ -117,7 +117,7 @@ func (m *model) bind() {
 	}
 }
 
-// TestWhateverHappensLostPodsGoAndOthersStay has nodes deleted, created anew and taken out of service, pods deleted,
+// TestWhateverHappensLostPodsGoAndOthersStay has nodes deleted, recreated and taken out of service, pods deleted,
 // requests fail and the controller restarted, while the caches are behind.
 func TestWhateverHappensLostPodsGoAndOthersStay(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {

@@ -57,7 +57,7 @@ func (c *claimController) groupOwner(group *schedulingv1alpha2.PodGroup) owner {
 	}
 }
 
-// known is what an owner tells of the claim of an entry.
+// known is what an owner says about the claim of an entry.
 type known struct {
 	name      *string // nil if the entry needs none
 	mustBeOwn bool    // whether it has to be checked that the claim was generated for the owner

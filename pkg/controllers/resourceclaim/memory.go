@@ -136,7 +136,7 @@ func (c *claimController) begin(context.Context) error {
 	return c.takeOverDoubts(left.doubts)
 }
 
-// takeOverDoubts takes over doubts, but for those about owners that are gone: no event tells of a deletion
+// takeOverDoubts takes over doubts, but for those about owners that are gone: no event reports a deletion
 // since the predecessor stopped. A cache that was just filled may be older than an owner, which is gone
 // only if the doubt is old.
 func (c *claimController) takeOverDoubts(left map[types.UID]time.Time) error {

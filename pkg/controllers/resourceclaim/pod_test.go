@@ -269,7 +269,7 @@ func TestTheClaimOfAFormerPodDoesNotMakeThatOfTheNextForgotten(t *testing.T) {
 	s.WantRequests(t, recording)
 }
 
-// The claim comes and goes while the watch of claims is broken: no event tells of it. Pins RCLM-61.
+// The claim comes and goes while the watch of claims is broken: no event reports it. Pins RCLM-61.
 func TestAClaimThatTheCacheNeverShows(t *testing.T) {
 	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
 	s.MustReconcile(t)

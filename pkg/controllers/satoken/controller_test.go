@@ -308,7 +308,7 @@ func TestASecretThatIsGoneIsNotDeletedAgain(t *testing.T) {
 	env.WantRequests(t, "get serviceaccounts sa")
 }
 
-// The account comes and goes while the watch of accounts is broken: no event tells of it. Pins SAT-81.
+// The account comes and goes while the watch of accounts is broken: no event reports it. Pins SAT-81.
 func TestAnAccountThatTheCacheNeverShows(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1", withData("ca", "ns", "t"))))
 	var reads atomic.Int32

@@ -118,7 +118,7 @@ func TestCustomObjectsAreStoredInTheNewVersion(t *testing.T) {
 	if len(first) != len(before) {
 		t.Errorf("there are %d objects", len(first))
 	}
-	// Another migration finds nothing to store anew, and keeps what is shown as stored.
+	// Another migration finds nothing to store again, and keeps what is shown as stored.
 	if result := awaitEnd(t, migrate(t, g.group, "gadgets"), g.touch); result.Type != "Succeeded" {
 		t.Fatalf("it has %+v", result)
 	}

@@ -104,7 +104,7 @@ func TestAccountsCostOneRequestEach(t *testing.T) {
 	t.Logf("%d accounts in use, one request each", len(before))
 }
 
-// An account is deleted, and its tokens with it: it is made anew and used.
+// An account is deleted, and its tokens with it: it is recreated and used.
 func TestDeletedAccountIsReplaced(t *testing.T) {
 	accounts := plane.AdminClient().CoreV1().ServiceAccounts(metav1.NamespaceSystem)
 	const account = "replicaset-controller"

@@ -146,7 +146,7 @@ func (l *ledger) gap(controller string) time.Duration {
 	return l.gaps[controller].Round(time.Millisecond)
 }
 
-// idle is an error that tells of a controller that has an owner.
+// idle is an error that reports a controller that has an owner.
 func (l *ledger) idle(context.Context) error {
 	for _, c := range fakes {
 		if owner := l.owner(c); owner != "" {

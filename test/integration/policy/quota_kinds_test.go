@@ -190,7 +190,7 @@ func TestQuotaScopesOfVolumeAttributesClasses(t *testing.T) {
 	used(fill(limits, "0"), fill(limits, "0"))
 }
 
-// A kind that is served later is counted without an event of the quota, while it is served, and anew
+// A kind that is served later is counted without an event of the quota, while it is served, and again
 // when it is served again. Pins QUOTA-85 and QUOTA-86.
 func TestQuotaLimitsCustomResources(t *testing.T) {
 	const group = "quota.test.kcmd.dev"

@@ -54,8 +54,8 @@ func podsIn(t *testing.T, namespace string, want int) (name string) {
 	return name
 }
 
-// scaledUp waits until the events are there that tell of the first replica of the deployment that createDeployment
-// creates. They are written on their own, later than what they tell of.
+// scaledUp waits until the events are there that report the first replica of the deployment that createDeployment
+// creates. They are written on their own, later than what they report.
 func scaledUp(t *testing.T, namespace string) {
 	t.Helper()
 	await.That(t, "the events of the first replica are there", func(ctx context.Context) error {

@@ -224,7 +224,7 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 					t.Error("the log has no warning")
 				}
 			}
-			// A bad file that an edit names anew rejects it, also in another field than before.
+			// A bad file that an edit names again rejects it, also in another field than before.
 			err := m.Edit(t.Context(), func(c *manager.Config) { c.Serving.Authentication.ClientCAFile = file("bad.crt") })
 			if err == nil || !strings.Contains(err.Error(), "serving.authentication.clientCAFile") {
 				t.Errorf("an edit that names a bad file gives %v", err)

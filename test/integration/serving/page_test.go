@@ -30,7 +30,7 @@ leaderElection:
   resourceName: "</pre><h1 id=owned>x</h1>"
 `
 
-// rows tells of each controller on the page its state.
+// rows returns the state of each controller on the page.
 const rows = `Object.fromEntries(Array.from(document.querySelectorAll('tr[data-controller]'),
 	r => [r.dataset.controller, r.dataset.state + ' ' + r.querySelector('.chip').innerText]))`
 

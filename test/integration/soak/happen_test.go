@@ -95,7 +95,7 @@ func (s *storm) badEdit() {
 	missing.ServiceAccounts.RootCAFile = fmt.Sprintf("/nowhere/%d", s.random.Int())
 	late, err := config.Marshal(missing)
 	must.Succeed(s.t, err)
-	number := fmt.Sprintf("# %d\n", s.random.Int()) // each is refused anew
+	number := fmt.Sprintf("# %d\n", s.random.Int()) // each is refused again
 	contents := [][]byte{
 		append([]byte(number), data[:len(data)/2]...),
 		append(data, number+"unknown: field\n"...),

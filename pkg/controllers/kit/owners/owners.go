@@ -159,10 +159,9 @@ func (o *Owners[T]) read(key types.NamespacedName) (T, error) {
 	return o.written.Newest(owner, owner), nil
 }
 
-// fresh returns the cached owner. With Options.RequireFresh, it returns an error while the caches are
-// older than what was written for it. The owner is then checked again without an event: not every resource in
-// Options.DependentStores has events that queue owners. And a burst of events for an owner that is skipped each time
-// must not put off the next attempt.
+// fresh returns the cached owner. With Options.RequireFresh, it returns an error while the caches are older than what
+// was written for it. The owner is then checked again without an event: not every resource in Options.DependentStores
+// has events that queue owners. Nor may a burst of events, each of them skipped, postpone the next attempt.
 func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 	get := func() (T, error) { return o.Cached(key) }
 	if !o.options.RequireFresh {

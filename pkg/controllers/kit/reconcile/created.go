@@ -10,8 +10,8 @@ import (
 )
 
 // recheckCreated is the delay before a namespace is reconciled again after an object was created in it, or after that
-// was refused because of the state of the namespace. By then the cache shows the object, or that the namespace leaves,
-// so this costs no request.
+// was refused because of the state of the namespace. By then the cache shows the object, or that the namespace is
+// terminating, so this sends no request.
 const recheckCreated = 5 * time.Second
 
 // Created returns the result of a reconcile that has sent a create of an object which every namespace is to have, given

@@ -29,6 +29,6 @@
 //     implements its Run with the function Run.
 //  9. The loop remembers why each key that it holds was queued, the newest reason counting: what
 //     happened to which object, as the lane says, a timer, or a retry. The context of a reconcile
-//     describes the key and the reason, see controller.WorkOf; Loop.Keys tells where keys are. No
-//     more is kept than there are keys, and texts are made only for who asks.
+//     describes the key and the reason, see controller.WorkOf; Loop.Keys tells where keys are.
+//     Memory is proportional to the number of keys, and descriptions are formatted only on request.
 package reconcile

@@ -66,7 +66,8 @@ type Loop[K comparable] struct {
 	deletions *controller.Deletions
 	stopped   heldKeys[K]
 
-	// enqueuing is held while a key is added, or another handler that adds it at the same time would take its lane.
+	// enqueuing makes announcing a lane and adding the key one step. Otherwise, a concurrent Enqueue of the key could
+	// consume the lane.
 	enqueuing sync.Mutex
 
 	mu      sync.Mutex
@@ -114,8 +115,8 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 // Add enqueues a key in the fresh lane.
 func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 
-// Enqueue enqueues a key in a lane. If that says that the object of the key was added or deleted, the key begins anew:
-// what failed before was of another object.
+// Enqueue enqueues a key in a lane. If the lane says that the object of the key was added or deleted, the backoff of
+// the key is reset: earlier failures concerned a different object.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
 	if lane.trigger.succeeds(key) {
 		l.forget(key)
@@ -296,7 +297,8 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 	return false
 }
 
-// logRetry logs why a key is retried. A failure is loud also when the key waits for a cache besides.
+// logRetry logs why a key is retried. A failure is logged as an error even if the key is also
+// waiting for a cache.
 func logRetry(logger klog.Logger, key any, err error) {
 	if IsExpected(err) {
 		logger.V(4).Info("Reconcile will be retried", "key", key, "err", err)

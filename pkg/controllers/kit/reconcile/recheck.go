@@ -2,7 +2,7 @@ package reconcile
 
 import "time"
 
-// RecheckAfter is when to reconcile a key again that waits for something of which no event may tell:
+// RecheckAfter is the delay before a key is reconciled again if no event may announce what it waits for:
 //
 //   - The cache does not show yet what a live read or the answer to a write has shown. If that is deleted
 //     before the cache has shown it, which a list after a break of the watch makes possible, there is no event.

@@ -48,7 +48,8 @@ func (r *record[K]) begin(key K, why trigger) time.Time {
 	return now
 }
 
-// end notes the outcome of a reconcile. What drops a key is a failure, also if it would be none otherwise.
+// end notes the outcome of a reconcile. An error that causes a key to be dropped counts as a failure, even if it would
+// otherwise be expected.
 func (r *record[K]) end(key K, err error, dropped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event is what happened to an object, for whom asks why a key was queued.
+// Event is what happened to an object. It explains why a key was queued.
 type Event int
 
 const (

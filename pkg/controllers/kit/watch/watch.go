@@ -41,8 +41,8 @@ type Funcs[T metav1.Object] struct {
 	Delete func(obj T)
 	// Missed is called instead of Delete for an object that a list after a break of the watch lacked, with the state
 	// that was seen last. It may exist: the watch cache of an API server that loses events, or is behind after a
-	// restore, lacks objects that are there. Whoever concludes something that cannot be undone from a deletion, or
-	// skips a live read because of one, needs it. Add is called if the object shows up again. Nil means Delete.
+	// restore, lacks objects that are there. Set it if a deletion leads to something irreversible, or saves a live
+	// read. Add is called if the object shows up again. Nil means Delete.
 	Missed func(obj T)
 }
 

@@ -25,12 +25,12 @@
 //     from a backup. The writes to that resource are then forgotten, for all owners. The
 //     objects of one owner are forgotten when the API server answers that they are outdated.
 //  7. A controller that must not act twice waits: it uses Read to get an owner with everything
-//     written to it, and checks Settled before it lists dependents from a cache, since an
-//     object that arrives in between must not count as missing. After a create without an answer
-//     it calls MayCreate before the next one, and does everything else. If the name of the object is
-//     known, the create may be repeated; before another one, Attempted tells what to look for by a
-//     live read, and CreateCertain ends the doubt. A controller that continues from the state its
-//     last write returned, instead of waiting, uses Objects.
+//     written to it, and checks Settled before it lists dependents from a cache, since an object
+//     that arrives in between must not count as missing. After a create without an answer it calls
+//     MayCreate before the next one, and does everything else. If the name of the object is known,
+//     the create may be repeated; before creating a different object, read the one that Attempted
+//     names live, then call CreateCertain. A controller that continues from the state its last
+//     write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
 //     once; one within a window after it is delayed, unless somebody may be waiting for it.
 //     StatusDelay returns the delay, after which the caller enqueues the owner again, so the

@@ -60,8 +60,8 @@ type Record struct {
 	Deletions map[Object]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
-	// Uncertain is until when nothing else is created than what Attempted names, since a create without an answer may
-	// have been executed.
+	// Uncertain is the time until which only the object that Attempted names may be created: a create without an answer
+	// may have succeeded.
 	Uncertain time.Time
 	// Attempted is the name of the object that may have been created; empty if the name was to be generated.
 	Attempted string
@@ -216,9 +216,9 @@ func (m *Memory) CreateCertain(owner metav1.Object) {
 	}
 }
 
-// MayCreate returns an error if the owner has to wait before an object of that name is created for it, which is empty if
-// it is to be generated: it could be one too many. An attempt may be repeated, since the API server knows the name. The
-// error is a reconcile.AwaitCache of ErrUncertain.
+// MayCreate returns an error if the owner has to wait before an object of that name, empty for a generated one, is
+// created for it: an earlier create may have succeeded, and this one would be one too many. A create of the same name
+// may be repeated, since the API server refuses a second one. The error is a reconcile.AwaitCache of ErrUncertain.
 func (m *Memory) MayCreate(owner metav1.Object, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
