@@ -16,15 +16,15 @@ import (
 const (
 	// maxConflicts is how many times in a row a write is retried immediately.
 	maxConflicts = 2
-	// maxRequests is how many requests follow each other without a wait. The longest useful
-	// sequence is three conflicts, each after a read, and two renewals that were requested
-	// meanwhile.
+	// maxRequests is how many requests follow each other without a wait, up to one that begins or extends a Term. The
+	// longest useful sequence is three conflicts, each after a read, and another read and write.
 	maxRequests = 8
 )
 
 var errUnsettled = fmt.Errorf("the holder of the lease is not known after %d requests", maxRequests)
 
-// step decides and acts until it has to wait, and returns for how long.
+// step decides and acts until it has to wait, and returns for how long. It ends when a write has begun or extended a
+// Term, so that others learn of that before the next renewal, which is due already if the API server is slow.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
@@ -42,7 +42,9 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 			e.settled()
 			return a.after
 		}
-		e.do(ctx, a.verb, t)
+		if e.do(ctx, a.verb, t) {
+			return 0
+		}
 	}
 	return 0
 }
@@ -115,8 +117,8 @@ func (e *Elector) draft(t Timings) draft {
 	return d
 }
 
-// do sends one request and records the outcome.
-func (e *Elector) do(ctx context.Context, v verb, t Timings) {
+// do sends one request and records the outcome. It reports whether this process leads by what it has written.
+func (e *Elector) do(ctx context.Context, v verb, t Timings) (leads bool) {
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
 	defer cancel()
 	switch v {
@@ -129,16 +131,17 @@ func (e *Elector) do(ctx context.Context, v verb, t Timings) {
 		e.mayHold = true
 		empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.opts.Namespace, Name: e.opts.Name}}
 		lease, err := e.client.Create(request, d.on(empty), metav1.CreateOptions{})
-		e.wrote(ctx, d, lease, err)
+		return e.wrote(ctx, d, lease, err)
 	case acquire, renew:
 		e.countSlowPath()
 		d := e.draft(t)
 		e.mayHold = true
 		lease, err := e.client.Update(request, d.on(e.lease), metav1.UpdateOptions{})
-		e.wrote(ctx, d, lease, err)
+		return e.wrote(ctx, d, lease, err)
 	case resign:
 		e.loseTerm(ctx, ErrNotChosen)
 	}
+	return false
 }
 
 // read reads the lease.
@@ -164,11 +167,10 @@ func (e *Elector) countSlowPath() {
 	e.refetched = false
 }
 
-// wrote records the outcome of writing this process as the holder.
-func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Lease, err error) {
+// wrote records the outcome of writing this process as the holder. It reports whether it leads by that.
+func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Lease, err error) bool {
 	if err == nil {
-		e.won(ctx, d, lease)
-		return
+		return e.won(ctx, d, lease)
 	}
 	e.forget() // another version is stored, or it is unknown which
 	e.conflicts++
@@ -178,6 +180,7 @@ func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Leas
 	if !conflict || e.conflicts > maxConflicts {
 		e.failed(ctx, fmt.Errorf("writing lease: %w", err))
 	}
+	return false
 }
 
 // forget makes the next decision start with reading the lease.
@@ -205,8 +208,9 @@ func (e *Elector) failed(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "Lease attempt failed", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "leading", leading)
 }
 
-// won records a lease that names this process as the holder, as it was stored.
-func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) {
+// won records a lease that names this process as the holder, as it was stored. It reports whether the process leads by
+// that.
+func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) bool {
 	e.compare(ctx, lease)
 	now := e.opts.Clock.Now()
 	e.lastHolder = e.opts.Identity
@@ -228,15 +232,15 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 	extended := e.term != nil && e.term.extend(deadline)
 	e.mu.Unlock()
 	if extended {
-		return
+		return true
 	}
 	e.loseTerm(ctx, ErrNotRenewed)
-	e.beginTerm(ctx, deadline, before, lease)
+	return e.beginTerm(ctx, deadline, before, lease)
 }
 
 // beginTerm makes this process the leader until deadline, by having replaced one record of
-// the lease by another.
-func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) {
+// the lease by another. It reports whether it is the leader now.
+func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) bool {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
 	late := passed(deadline, now) // the response came too late
@@ -247,7 +251,7 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acq
 	}
 	if late || e.released || now.Before(e.view.holdOff) {
 		e.mu.Unlock()
-		return
+		return false
 	}
 	e.termID++
 	term := newTerm(e.termID, deadline, e.opts.Clock)
@@ -258,6 +262,7 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acq
 	e.opts.Metrics.SetLeading(e.opts.Name, true)
 	e.event("became leader")
 	klog.FromContext(ctx).Info("Acquired lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID)
+	return true
 }
 
 // loseTerm ends the current Term, if there is one.

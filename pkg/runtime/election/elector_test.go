@@ -433,6 +433,30 @@ func TestTheFirstDecisionIsTold(t *testing.T) {
 	}
 }
 
+// Answers take longer than the retry period: a renewal is due when the one before has been answered, and nothing has
+// failed. That the lease was won is told at once. Pins MGR-229.
+func TestASlowServerDelaysNeitherTheNewsNorTheRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		const latency = 2500 * time.Millisecond
+		s.latency = latency
+		a := s.run(t, "a", defaults)
+		pass(2*latency + time.Millisecond) // it has been read and created
+		synctest.Wait()
+		term := a.leading(t)
+		if told := a.seen(); len(told) != 1 || told[0].Term != term {
+			t.Errorf("told %+v", told)
+		}
+		for range 100 {
+			pass(time.Second)
+			synctest.Wait()
+			if st := a.Status(); st.LastError != "" || st.Term != term.ID {
+				t.Fatalf("status %+v", st)
+			}
+		}
+	})
+}
+
 // Pins MGR-182.
 func TestWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
