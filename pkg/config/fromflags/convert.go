@@ -34,7 +34,10 @@ type Result struct {
 // program is the name of the program whose flags are read.
 const program = "kube-controller-manager"
 
-const flushFlag = "log-flush-frequency"
+const (
+	flushFlag = "log-flush-frequency"
+	pathsFlag = "authorization-always-allow-paths"
+)
 
 // Convert makes a configuration from a command line, with or without the name of the
 // program in front. The error is that of upstream for a command line that upstream
@@ -93,6 +96,7 @@ func (c *converter) convert() (*Result, error) {
 	}
 	c.takeDirect()
 	c.takeSpecial()
+	c.halfAuthority()
 	c.fit()
 	written, err := conversion.File{Config: c.out}.Written()
 	if err != nil {
@@ -223,9 +227,27 @@ func (c *converter) takeDirect() {
 		if value.Kind() != reflect.Struct && value.IsZero() {
 			value = conversion.Lookup(standard, row.Field) // an empty text means the default
 		}
+		if row.Flag == pathsFlag {
+			value = reflect.ValueOf(c.withoutEmpty(value.Interface().([]string)))
+		}
 		conversion.Lookup(c.out, row.Field).Set(value)
 		c.fields[row.Field] = row.Flag
 	}
+}
+
+// withoutEmpty writes an empty path, as a comma at the end of a list makes it, as what upstream reads it as.
+func (c *converter) withoutEmpty(paths []string) []string {
+	if !slices.Contains(paths, "") {
+		return paths
+	}
+	c.note(pathsFlag, "an empty path becomes /, as upstream reads it")
+	out := slices.Clone(paths)
+	for i, path := range out {
+		if path == "" {
+			out[i] = "/"
+		}
+	}
+	return out
 }
 
 // describe notes each flag that was given and has no trace of its own in the file.

@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 		{"a port", []string{"--secure-port=70000"}, "--secure-port: must be 0 to 65535, not 70000 (upstream rejects it too)"},
 		{"a period of less than a second", []string{"--attach-detach-reconcile-sync-period=500ms"},
 			"--attach-detach-reconcile-sync-period: must be 0s (never), or 1s to 24h, not 500ms (upstream rejects less than 1s and accepts any longer period)"},
-		{"no pause between flushes", []string{"--log-flush-frequency=0"}, "--log-flush-frequency: must be 1ms or more, not 0s (upstream rejects it too)"},
+		{"no pause between flushes", []string{"--log-flush-frequency=0"}, "--log-flush-frequency: must be 1ms or more, not 0s (upstream rejects 0 and less)"},
 		{"everything at once", []string{"--concurrent-job-syncs=0", "--tls-min-version=TLS1", "--a", "b", "--concurrent_gc-syncs", "x", "--leader-elect-resource-lock=endpoints", "--kubeconfig"},
 			"unknown flag: --a\n" + `invalid argument "x" for "--concurrent-gc-syncs" flag: strconv.ParseInt: parsing "x": invalid syntax` + "\n" +
 				"flag needs an argument: --kubeconfig\n" +
@@ -120,6 +120,12 @@ func TestErrors(t *testing.T) {
 		{"two versions", []string{"--emulated-version=1.35,kube=1.34"}, "--emulated-version: duplicate version flag, 1.35 and 1.34"},
 		{"both kinds of authorities", []string{"--cluster-signing-cert-file=a", "--cluster-signing-key-file=b", "--cluster-signing-kubelet-client-cert-file=c", "--cluster-signing-kubelet-client-key-file=d"},
 			"--cluster-signing-kubelet-client-cert-file: cannot be combined with allSigners: set either the CA of all signers or the CAs of single signers"},
+		{"half a CA of all signers and one of single signers", []string{"--cluster-signing-cert-file=a", "--cluster-signing-kubelet-client-cert-file=b", "--cluster-signing-kubelet-client-key-file=c"},
+			"--cluster-signing-cert-file: needs privateKeyFile\n" +
+				"--cluster-signing-kubelet-client-cert-file: cannot be combined with allSigners: set either the CA of all signers or the CAs of single signers"},
+		{"half a CA of a single signer", []string{"--cluster-signing-kubelet-client-cert-file=b"}, "--cluster-signing-kubelet-client-cert-file: needs privateKeyFile"},
+		{"ranges that cannot be divided", []string{"--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/16,10.1.0.0/16"},
+			"--cluster-cidr: 10.0.0.0/16 and 10.1.0.0/16 have the same IP family: two ranges must be one IPv4 range and one IPv6 range"},
 		{"durations above the range", []string{"--leader-elect-lease-duration=24h", "--leader-elect-renew-deadline=23h"},
 			"--leader-elect-lease-duration: must be 1s to 1h, not 24h; it becomes 1h, and then leaseDuration (1h) must be more than renewDeadline (1h) (upstream panics if the durations contradict each other)"},
 		{"a server without a scheme", []string{"--master=10.0.0.1:6443", "--kubeconfig=/a"},

@@ -13,8 +13,8 @@
 //     with a comment where a value is not carried over unchanged. config.Load accepts it;
 //     otherwise there is no file but an error that names every flag at fault.
 //  4. A command line that works upstream has a file. A value that is out of range here becomes
-//     the nearest one allowed, a controller without workers is disabled, and what the file must
-//     not have is left out if it belongs to a controller that is disabled.
+//     the nearest one allowed, a controller without workers is disabled, what is empty becomes what
+//     upstream reads it as, and what the file must not have is left out if nothing reads it.
 //  5. Nothing is dropped silently: each flag without an effect on the file has a Note, and so
 //     has each flag that an earlier release removed. Unknown flags are errors that suggest the
 //     nearest flag.

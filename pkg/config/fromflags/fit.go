@@ -92,11 +92,11 @@ func (c *converter) leaveOut(problems problem.Errors) bool {
 		if p.Severity != problem.SeverityError || c.runs(p.Path) {
 			continue
 		}
-		for _, field := range c.within(p.Path) {
+		for _, field := range c.within(path(p.Path)) {
 			flag := c.fields[field]
 			conversion.Lookup(c.out, field).Set(conversion.Lookup(standard, field))
 			delete(c.fields, field)
-			c.note(flag, c.text(flag)+" is left out: "+p.Message+"; "+unread(field))
+			c.note(flag, c.text(flag)+" is left out: "+p.Message+"; "+c.unread(field))
 			found = true
 		}
 	}
@@ -119,11 +119,24 @@ func (c *converter) within(path string) []string {
 	return out
 }
 
-const electionSwitch = "leaderElection.leaderElect"
+const (
+	electionSwitch = "leaderElection.leaderElect"
+	clusterName    = "cloud.clusterName"
+	allocator      = "node-ipam-controller"
+)
 
-// runs reports whether something reads a field: it is none of the settings of a controller or of
-// leader election, or that is enabled.
+// divides reports whether a field is read only while ranges are allocated to nodes.
+func divides(field string) bool { return strings.HasPrefix(field, "networking.") || isMask(field) }
+
+// runs reports whether something reads a field: it is none of the settings of a controller, of leader
+// election or of the ranges of nodes, or that is enabled.
 func (c *converter) runs(field string) bool {
+	switch {
+	case field == clusterName:
+		return false
+	case divides(field):
+		return c.out.ControllerEnabled(allocator) && *c.out.Controllers.NodeIPAM.AllocateNodeCIDRs
+	}
 	isElection := strings.HasPrefix(field, "leaderElection.") && field != electionSwitch
 	if isElection || strings.HasPrefix(field, "leaderMigration.") {
 		return *c.out.LeaderElection.LeaderElect
@@ -133,8 +146,15 @@ func (c *converter) runs(field string) bool {
 }
 
 // unread is the reason why nothing reads a field.
-func unread(field string) string {
-	if name := controllerOf(field); name != "" {
+func (c *converter) unread(field string) string {
+	switch name := controllerOf(field); {
+	case field == clusterName:
+		return "nothing in upstream 1.36 reads it"
+	case divides(field) && c.out.ControllerEnabled(allocator):
+		return allocator + " allocates no ranges"
+	case divides(field):
+		return allocator + " is disabled"
+	case name != "":
 		return name + " is disabled"
 	}
 	return "leader election is disabled"
@@ -148,6 +168,26 @@ func controllerOf(field string) string {
 	}
 	name, _, _ := strings.Cut(rest, ".")
 	return name
+}
+
+// halfAuthority leaves out a file of the CA of all signers whose other file is not given, unless single signers have
+// CAs, which upstream refuses: it then signs nothing, as kcmd does without a CA.
+func (c *converter) halfAuthority() {
+	signing := &c.out.Controllers.CSRSigning
+	one := signing.AllSigners
+	has := func(s v1beta1.Signer) bool { return s.CA != (v1beta1.SigningCA{}) }
+	if slices.ContainsFunc(signing.Signers(), has) || (one.CertFile == "") == (one.PrivateKeyFile == "") {
+		return
+	}
+	signing.AllSigners = v1beta1.SigningCA{}
+	for _, file := range []string{"cert", "key"} {
+		flag := "cluster-signing-" + file + "-file"
+		if row, _ := conversion.Flag(flag); c.flags.Lookup(flag).Value.String() != "" {
+			delete(c.fields, row.Field)
+			c.note(flag, c.text(flag)+" is left out: with one of the two files only, upstream signs nothing, "+
+				"and neither does kcmd without a CA")
+		}
+	}
 }
 
 // nearest is the allowed value that is nearest to one out of range; low reports whether the value

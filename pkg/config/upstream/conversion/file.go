@@ -241,9 +241,13 @@ func wholeNumber(value any) any {
 // commentWidth is the length of a line of a comment, unless a word is longer.
 const commentWidth = 100
 
+// breaks takes the line breaks of YAML, which would end a comment, out of the values in it.
+var breaks = strings.NewReplacer("\n", " ", "\r", " ", "\u0085", " ", "\u2028", " ", "\u2029", " ")
+
 func comment(lines []string) string {
 	var b strings.Builder
 	for _, line := range lines {
+		line = breaks.Replace(line)
 		for len(line) > commentWidth {
 			cut := strings.LastIndexByte(line[:commentWidth], ' ')
 			if cut <= len("  ") {

@@ -106,7 +106,7 @@ func observabilityRows() []Row {
 		{Flag: "allow-metric-labels-manifest", Field: "metrics.allowListMappingManifest"},
 
 		{Flag: "logging-format", Field: "logging.format"},
-		{Flag: "log-flush-frequency", Field: "logging.flushFrequency", Refused: "upstream rejects it too", Rejects: RejectsLow},
+		{Flag: "log-flush-frequency", Field: "logging.flushFrequency", Refused: "upstream rejects 0 and less", Rejects: RejectsLow},
 		{Flag: "v", Field: "logging.verbosity"},
 		{Flag: "vmodule", Field: "logging.vmodule"},
 		{Flag: "log-text-split-stream", Field: "logging.options.text.splitStream"},

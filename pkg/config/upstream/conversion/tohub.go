@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-controller-manager/config/v1alpha1"
@@ -76,16 +77,32 @@ func (c *converter) copied() {
 		}
 		from, to := Lookup(c.in, row.Upstream), Lookup(c.out, row.Field)
 		if from.Kind() == reflect.String && from.Len() == 0 && Lookup(standard, row.Field).Len() > 0 {
-			if row.Upstream == clusterNamePath {
-				c.note(row.Upstream, "an empty name is left out: nothing in upstream 1.36 reads it")
-				continue
-			}
-			c.errs.addf(row.Upstream, "must not be empty")
+			c.emptyToHub(row.Upstream)
 			continue
 		}
 		if copyValue(to, from, row) {
 			c.origin(row.Field, row.Upstream)
 		}
+	}
+}
+
+// emptyToHub does what upstream does with a text that is empty, and that must not be empty here.
+func (c *converter) emptyToHub(path string) {
+	elects := c.in.Generic.LeaderElection.LeaderElect
+	switch {
+	case path == clusterNamePath:
+		c.note(path, "an empty name is left out: nothing in upstream 1.36 reads it")
+	case path == contentTypePath:
+		c.out.ClientConnection.ContentType = "application/json"
+		c.origin("clientConnection.contentType", path)
+		c.note(path, "an empty type becomes application/json, as in client-go")
+	case path == flexVolumePath:
+		c.noteImportant(path, "an empty path means upstream that there are no FlexVolume drivers: "+
+			"it is left out, and those in the default directory are used")
+	case strings.HasPrefix(path, electionPath) && elects != nil && !*elects:
+		c.note(path, "an empty name is left out: leader election is disabled")
+	default:
+		c.errs.addf(path, "must not be empty")
 	}
 }
 
@@ -129,6 +146,9 @@ const (
 	resourceLockPath = "Generic.LeaderElection.resourceLock"
 	allocatorPath    = "KubeCloudShared.CIDRAllocatorType"
 
+	electionPath      = "Generic.LeaderElection."
+	contentTypePath   = "Generic.ClientConnection.contentType"
+	flexVolumePath    = "PersistentVolumeBinderController.VolumeConfiguration.FlexVolumePluginDir"
 	clusterNamePath   = "KubeCloudShared.ClusterName"
 	cloudProviderPath = "KubeCloudShared.CloudProvider.Name"
 )

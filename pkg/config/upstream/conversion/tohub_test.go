@@ -282,6 +282,40 @@ func TestValuesThatCannotBeConverted(t *testing.T) {
 	}
 }
 
+// An empty text that upstream starts with is converted, also where none is allowed here.
+func TestEmptyTextsThatUpstreamAccepts(t *testing.T) {
+	const json = "application/json"
+	standard := v1beta1.NewDefault()
+	tests := []struct {
+		name, path, field, want string
+		important               bool
+	}{
+		{"name of the cluster", clusterNamePath, "cloud.clusterName", standard.Cloud.ClusterName, false},
+		{"content type", contentTypePath, "clientConnection.contentType", json, false},
+		{"directory of drivers", flexVolumePath, "volumes.flexVolumePluginDirectory", standard.Volumes.FlexVolumePluginDirectory, true},
+		{"name of a lease", electionPath + "resourceName", "leaderElection.resourceName", standard.LeaderElection.ResourceName, false},
+		{"namespace of a lease", electionPath + "resourceNamespace", "leaderElection.resourceNamespace", standard.LeaderElection.ResourceNamespace, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
+				c.Generic.LeaderElection.LeaderElect = ptr.To(false)
+				Lookup(c, test.path).SetString("")
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Lookup(result.Config, test.field).String(); got != test.want {
+				t.Errorf("%s is %q, want %q", test.field, got, test.want)
+			}
+			noted := func(n Note) bool { return n.Field == test.path && n.Important == test.important }
+			if !slices.ContainsFunc(result.Notes, noted) {
+				t.Errorf("no note about it (important %t): %v", test.important, result.Notes)
+			}
+		})
+	}
+}
+
 func TestNegativeValuesThatUpstreamTakesForZero(t *testing.T) {
 	result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 		c.PodGCController.TerminatedPodGCThreshold = -1
