@@ -15,8 +15,8 @@ import (
 )
 
 // prune deletes finished Jobs beyond the history limits, except for those whose success, or time,
-// is yet to be recorded in the status: if that write failed, it would never be. Until its time is
-// recorded, the Job is what keeps that from being run again.
+// is yet to be recorded in the status: if that write failed, it would never be recorded. Until its time is
+// recorded, only the Job keeps that time from being run again.
 func (s *reconciliation) prune(ctx context.Context) {
 	news := append(unrecorded(s.cj, s.children, s.now), newestNews(s.cj, s.children))
 	for _, job := range surplus(s.cj, s.children) {
@@ -55,7 +55,7 @@ func (s *reconciliation) gone(job *batchv1.Job) {
 }
 
 // trackChildren removes finished Jobs from the list of active ones, records the starts that are
-// not, and reports other Jobs missing from the list.
+// not recorded yet, and reports other Jobs that are missing from the list.
 func (s *reconciliation) trackChildren(ctx context.Context) error {
 	if err := s.lookAgain(ctx); err != nil {
 		return err

@@ -8,16 +8,16 @@
 //  2. Finished Jobs beyond the history limits are deleted first, so that a full quota
 //     cannot keep new ones from being created.
 //  3. The status lists the Jobs that run. Jobs that have finished or no longer exist are
-//     removed from it. What the last write returned counts until the cache shows it. If a
-//     running Job is missing even so, the CronJob is read live, before anything is recorded
+//     removed from it. The object that the last write returned counts until the cache shows it.
+//     If a running Job is missing even so, the CronJob is read live, before anything is recorded
 //     in the status. If that does not list it either, but the Job was created for a scheduled
 //     time later than the last one recorded, the write of the status was lost, and is made up
 //     for, also if the Job has finished meanwhile.
 //  4. When a scheduled time is due and the deadline, the concurrency policy and the suspension
 //     allow it, its Job is created. Of several missed times only the most recent one is run.
 //     The name of the Job is derived from the time, so a second attempt finds the Job of the
-//     first. If the first had no answer, and another time is due before the second, its Job is looked for: it may run, and
-//     the concurrency policy has to take it into account.
+//     first. If the first had no answer, and another time is due before the second, its Job is
+//     looked for: it may run, and the concurrency policy has to take it into account.
 //  5. The status is written at most once per reconcile, at the end.
 //
 // Behaviour: docs/specs/cronjob-controller.md.
@@ -47,14 +47,14 @@ func Descriptor() controller.Descriptor {
 			batchv1.SchemeGroupVersion.WithResource("cronjobs"),
 			batchv1.SchemeGroupVersion.WithResource("jobs"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct{ concurrentSyncs int }
+// config is what the controller reads of the configuration.
+type config struct{ concurrentSyncs int }
 
-func valueOf(c *controller.Config) value {
-	return value{concurrentSyncs: int(*c.Controllers.CronJob.ConcurrentSyncs)}
+func configOf(c *controller.Config) config {
+	return config{concurrentSyncs: int(*c.Controllers.CronJob.ConcurrentSyncs)}
 }
 
 type cronJobController struct {
@@ -65,7 +65,7 @@ type cronJobController struct {
 	metrics   controllerMetrics
 }
 
-func newController(env controller.Env, v value) (*cronJobController, error) {
+func newController(env controller.Env, cfg config) (*cronJobController, error) {
 	cronJobs, jobs := env.Informers.Batch().V1().CronJobs().Informer(), env.Informers.Batch().V1().Jobs().Informer()
 	c := &cronJobController{
 		Env:       env,
@@ -78,7 +78,7 @@ func newController(env controller.Env, v value) (*cronJobController, error) {
 		Resource:      batchv1.Resource("cronjobs"),
 		Informer:      cronJobs,
 		FromLastWrite: true, // a Job may be cached before the status that lists it
-		Loop:          reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: v.concurrentSyncs},
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.watch(cronJobs, jobs)
 	return c, nil

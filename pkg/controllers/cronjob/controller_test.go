@@ -90,7 +90,7 @@ func limits(succeeded, failed int32) func(*batchv1.CronJob) {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cronJobController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, value{concurrentSyncs: 1})
+	c, err := newController(env.Env, config{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,24 +99,21 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cro
 	return env, c
 }
 
-func requests(env *controllertest.Env) []string {
-	var all []string
-	for _, a := range env.Fake.Actions() {
-		text := a.GetVerb() + " " + a.GetResource().Resource
-		if a.GetSubresource() != "" {
-			text += "/" + a.GetSubresource()
-		}
-		switch action := a.(type) {
-		case clienttesting.DeleteActionImpl:
-			text += " " + action.Name
-		case clienttesting.GetActionImpl:
-			text += " " + action.Name
-		case clienttesting.CreateActionImpl:
-			text += " " + action.Object.(metav1.Object).GetName()
-		}
-		all = append(all, text)
+// status is the status of a CronJob, with its times on the day of the test. active are the listed Jobs.
+type status struct{ active, scheduled, succeeded string }
+
+func statusOf(cj *batchv1.CronJob) status {
+	var active []string
+	for _, ref := range cj.Status.Active {
+		active = append(active, strings.TrimSpace(ref.APIVersion+" "+ref.Kind+" "+ref.Name))
 	}
-	return all
+	clock := func(t *metav1.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.TimeOnly)
+	}
+	return status{strings.Join(active, ", "), clock(cj.Status.LastScheduleTime), clock(cj.Status.LastSuccessfulTime)}
 }
 
 // The Jobs of 03:00 and later.
@@ -132,20 +129,17 @@ func TestReconcile(t *testing.T) {
 		objects  []runtime.Object
 		requests []string
 		events   []string
-		check    func(*batchv1.CronJob) bool
+		want     *status // nil: it is not written
 	}{
-		"CRON-16: gone": {},
+		"CRON-16: the CronJob is gone": {},
 		"CRON-27a, CRON-27e, CRON-27f: a time has come": {
 			objects:  []runtime.Object{hourly()},
 			requests: []string{"create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulCreate Created job " + due0300},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 1 &&
-					cj.Status.Active[0].Kind == "Job" && cj.Status.Active[0].APIVersion == "batch/v1" && cj.Status.Active[0].Name == due0300
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
 		},
-		"CRON-24: none has":  {objects: []runtime.Object{hourly(done)}},
-		"CRON-22: suspended": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) })}},
+		"CRON-24: no time has come": {objects: []runtime.Object{hourly(done)}},
+		"CRON-22: suspended":        {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) })}},
 		"CRON-20: being deleted": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) {
 			cj.DeletionTimestamp, cj.Finalizers = &metav1.Time{Time: at("03:00:00")}, []string{"a/b"}
 		})}},
@@ -181,24 +175,18 @@ func TestReconcile(t *testing.T) {
 			objects:  []runtime.Object{hourly(policy(batchv1.ReplaceConcurrent), listing("old")), child("old")},
 			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulDelete Deleted job old", "Normal SuccessfulCreate Created job " + due0300},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
 		},
 		"CRON-54: another job has the name of the one that ran": {
 			objects:  []runtime.Object{hourly(policy(batchv1.ForbidConcurrent), listing("old")), namesake("old")},
 			requests: []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal MissingJob Active job went missing: old", "Normal SuccessfulCreate Created job " + due0300},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
 		},
 		"CRON-27c, CRON-32: started by an earlier attempt": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))(j) })},
 			requests: []string{"create jobs " + due0300, "get jobs " + due0300, "update cronjobs/status"},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 1 && cj.Status.LastScheduleTime != nil && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00", succeeded: "03:01:00"},
 		},
 		"CRON-27c: the name is taken": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil })},
@@ -207,10 +195,7 @@ func TestReconcile(t *testing.T) {
 		"CRON-55: the status was not written after a job was created": {
 			objects:  []runtime.Object{hourly(), child(due0300, createdFor(at("03:00:00")))},
 			requests: []string{"get cronjobs cj", "update cronjobs/status"},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 1 &&
-					cj.Status.Active[0].Kind == "Job" && cj.Status.Active[0].APIVersion == "batch/v1" && cj.Status.Active[0].Name == due0300
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
 		},
 		"CRON-55: forbidden while a job runs that the status was to list": {
 			objects: []runtime.Object{
@@ -218,9 +203,7 @@ func TestReconcile(t *testing.T) {
 			},
 			requests: []string{"get cronjobs cj", "update cronjobs/status"},
 			events:   []string{"Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid"},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:02:00")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0302
-			},
+			want:     &status{active: "batch/v1 Job " + due0302, scheduled: "03:02:00"},
 		},
 		"CRON-55: replaces a job that the status was to list": {
 			objects: []runtime.Object{
@@ -228,9 +211,7 @@ func TestReconcile(t *testing.T) {
 			},
 			requests: []string{"get cronjobs cj", "get jobs " + due0302, "delete jobs " + due0302, "create jobs " + due0304, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulDelete Deleted job " + due0302, "Normal SuccessfulCreate Created job " + due0304},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:04:00")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0304
-			},
+			want:     &status{active: "batch/v1 Job " + due0304, scheduled: "03:04:00"},
 		},
 		"CRON-55: a job that was replaced is not listed again while it is cached": {
 			objects:  []runtime.Object{hourly(done), child(due0300, createdFor(at("03:00:00")))},
@@ -242,18 +223,14 @@ func TestReconcile(t *testing.T) {
 				hourly(limits(0, 0)), child(due0300, createdFor(at("03:00:00")), ended(batchv1.JobFailed, at("03:00:00"), time.Time{})),
 			},
 			requests: []string{"get cronjobs cj", "update cronjobs/status"},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 0
-			},
+			want:     &status{scheduled: "03:00:00"},
 		},
 		"CRON-67: a job whose start was not recorded has completed, and the schedule is suspended": {
 			objects: []runtime.Object{
 				hourly(suspended), child(due0300, createdFor(at("03:00:00")), ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))),
 			},
 			requests: []string{"get cronjobs cj", "update cronjobs/status"},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
-			},
+			want:     &status{scheduled: "03:00:00", succeeded: "03:01:00"},
 		},
 		"CRON-67: a job whose start was recorded has failed, and is not kept": {
 			objects: []runtime.Object{
@@ -270,25 +247,19 @@ func TestReconcile(t *testing.T) {
 				cronJob("@every 30s", lastScheduled(at("03:03:10"))), child(due0303, ended(batchv1.JobFailed, at("03:03:10"), time.Time{})),
 			},
 			requests: []string{"create jobs " + due0303, "get jobs " + due0303, "update cronjobs/status"},
-			check: func(cj *batchv1.CronJob) bool {
-				return cj.Status.LastScheduleTime.Time.Equal(at("03:03:40")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0303
-			},
+			want:     &status{active: "batch/v1 Job " + due0303, scheduled: "03:03:40"},
 		},
 		"CRON-18b: a job has completed": {
 			objects:  []runtime.Object{hourly(done, listing("a", "b")), child("a", ended(batchv1.JobComplete, at("03:00:00"), at("03:02:00"))), child("b")},
 			requests: []string{"update cronjobs/status"},
 			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Complete"},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == "b" && cj.Status.LastSuccessfulTime.Time.Equal(at("03:02:00"))
-			},
+			want:     &status{active: "b", scheduled: "03:00:00", succeeded: "03:02:00"},
 		},
 		"CRON-18b: a job has failed": {
 			objects:  []runtime.Object{hourly(done, listing("a")), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{}))},
 			requests: []string{"update cronjobs/status"},
 			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Failed"},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime == nil
-			},
+			want:     &status{scheduled: "03:00:00"},
 		},
 		"CRON-18a: an unknown job runs": {
 			objects:  []runtime.Object{hourly(done), child("stranger")},
@@ -299,7 +270,7 @@ func TestReconcile(t *testing.T) {
 			objects:  []runtime.Object{hourly(done, listing("lost"))},
 			requests: []string{"get jobs lost", "update cronjobs/status"},
 			events:   []string{"Normal MissingJob Active job went missing: lost"},
-			check:    func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 0 },
+			want:     &status{scheduled: "03:00:00"},
 		},
 		"CRON-45: a namesake's job is no child": {
 			objects: []runtime.Object{hourly(done, limits(0, 0)), child("x", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" })},
@@ -311,9 +282,7 @@ func TestReconcile(t *testing.T) {
 			objects:  []runtime.Object{hourly(done, limits(0, 0), listing("s")), child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")))},
 			requests: []string{"update cronjobs/status"},
 			events:   []string{"Normal SawCompletedJob Saw completed job: s, condition: Complete"},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
-			},
+			want:     &status{scheduled: "03:00:00", succeeded: "03:01:00"},
 		},
 		"CRON-17, CRON-52: a success that is recorded": {
 			objects: []runtime.Object{
@@ -325,8 +294,8 @@ func TestReconcile(t *testing.T) {
 			requests: []string{"delete jobs s"},
 			events:   []string{"Normal SuccessfulDelete Deleted job s"},
 		},
-		"CRON-34: the clock went back before the last time": {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")))}},
-		"CRON-34: nor within the deadline":                  {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")), startWithin(7200))}},
+		"CRON-34: the clock went back before the last time, without a deadline":  {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")))}},
+		"CRON-34: the clock went back before the last time, within the deadline": {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")), startWithin(7200))}},
 		"CRON-34: the job of the time runs": {
 			objects: []runtime.Object{hourly(lastScheduled(at("02:00:00")), listing(due0300)), child(due0300)},
 		},
@@ -337,33 +306,25 @@ func TestReconcile(t *testing.T) {
 			},
 			requests: []string{"get cronjobs cj", "create jobs " + due0304, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulCreate Created job " + due0304},
-			check: func(cj *batchv1.CronJob) bool {
-				var names []string
-				for _, ref := range cj.Status.Active {
-					names = append(names, ref.Name)
-				}
-				return slices.Equal(names, []string{"zero", due0302, due0303, due0304})
-			},
+			want:     &status{active: "zero, batch/v1 Job " + due0302 + ", batch/v1 Job " + due0303 + ", batch/v1 Job " + due0304, scheduled: "03:04:00"},
 		},
 		"CRON-64: a job of the history that is being deleted": {
 			objects: []runtime.Object{
 				hourly(done, limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}), leaving),
 			},
 		},
-		"CRON-64: it takes no place in the history": {
+		"CRON-64: a job that is being deleted takes no place in the history": {
 			objects: []runtime.Object{
 				hourly(done, limits(0, 1)),
 				child("f1", ended(batchv1.JobFailed, at("01:00:00"), time.Time{})),
 				child("f2", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}), leaving),
 			},
 		},
-		"CRON-64: the one to be replaced is being deleted": {
+		"CRON-64: the job to be replaced is being deleted": {
 			objects:  []runtime.Object{hourly(policy(batchv1.ReplaceConcurrent), listing("old")), child("old", leaving)},
 			requests: []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulCreate Created job " + due0300},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
-			},
+			want:     &status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
 		},
 		"CRON-17, CRON-40: history beyond the limits": {
 			objects: []runtime.Object{
@@ -374,9 +335,7 @@ func TestReconcile(t *testing.T) {
 			},
 			requests: []string{"delete jobs s1", "delete jobs f1", "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulDelete Deleted job s1", "Normal SuccessfulDelete Deleted job f1"},
-			check: func(cj *batchv1.CronJob) bool {
-				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime.Time.Equal(at("02:01:00"))
-			},
+			want:     &status{scheduled: "03:00:00", succeeded: "02:01:00"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -384,24 +343,21 @@ func TestReconcile(t *testing.T) {
 			if err := c.owners.Reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}
-			if got := requests(env); !slices.Equal(got, tc.requests) {
-				t.Errorf("requests:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.requests, "\n"))
-			}
+			env.WantRequests(t, tc.requests...)
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
 				t.Errorf("events:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.events, "\n"))
 			}
-			if tc.check == nil {
+			if tc.want == nil {
 				return
 			}
-			cj, err := env.Fake.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
-			if err != nil || !tc.check(cj) {
-				t.Errorf("status: %+v, %v", cj.Status, err)
+			if got := statusOf(controllertest.MustStored[*batchv1.CronJob](t, env, "ns", "cj")); got != *tc.want {
+				t.Errorf("status is %+v, want %+v", got, *tc.want)
 			}
 		})
 	}
 }
 
-// What has the name may be gone by then, which is no event of the CronJob. Pins CRON-53.
+// The object that has the name may be gone by then, which is no event of the CronJob. Pins CRON-53.
 func TestACronJobWhoseJobHasANamesakeIsReconciledAtTheNextTime(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *"), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil }))
 	queue := &controllertest.Queue[types.NamespacedName]{}
@@ -492,9 +448,7 @@ func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
 			if err := c.owners.Reconcile(env.Context(), key); errors.Is(err, writes.ErrUncertain) != tc.waits || err != nil && !tc.waits {
 				t.Fatalf("it failed: %v", err)
 			}
-			if got := requests(env); !slices.Equal(got, tc.requests) {
-				t.Errorf("requests: %q, want %q", got, tc.requests)
-			}
+			env.WantRequests(t, tc.requests...)
 			var active []string
 			for _, ref := range must.Get(env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{}))(t).Status.Active {
 				active = append(active, ref.Name)
@@ -539,8 +493,8 @@ func TestASuccessThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
 		child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))),
 		child("manual"))
 	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-		told := func(cj *batchv1.CronJob) { cj.Status.LastSuccessfulTime = &metav1.Time{Time: at("03:01:00")} }
-		return true, cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), suspended, told), nil
+		recorded := func(cj *batchv1.CronJob) { cj.Status.LastSuccessfulTime = &metav1.Time{Time: at("03:01:00")} }
+		return true, cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), suspended, recorded), nil
 	})
 	queue := &controllertest.Queue[types.NamespacedName]{}
 	c.owners.Queue = queue
@@ -568,7 +522,7 @@ func TestAJobThatTheCacheNeverShowsIsMissedInTheEnd(t *testing.T) {
 		cj, err := env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
 		return err == nil && len(cj.Status.Active) == 0
 	})
-	if got := requests(env); !slices.Contains(got, "get jobs new") || !deleted.Load() {
+	if got := env.Requests(); !slices.Contains(got, "get jobs new") || !deleted.Load() {
 		t.Errorf("the requests are %q", got)
 	}
 }
@@ -579,12 +533,12 @@ func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 		again  bool
 		active int
 	}{
-		"CRON-51: it exists":                     {child("new"), true, 1},
-		"CRON-54: another one has its name":      {namesake("new"), false, 0},
-		"CRON-51: it was taken from the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 1},
-		"CRON-51: it belongs to a namesake":      {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false, 1},
-		"CRON-61: it has finished":               {child("new", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), false, 0},
-		"CRON-61: it was taken from the CronJob, and has finished": {
+		"CRON-51: the Job exists":                               {child("new"), true, 1},
+		"CRON-54: another Job has its name":                     {namesake("new"), false, 0},
+		"CRON-51: the Job was taken from the CronJob":           {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 1},
+		"CRON-51: the Job belongs to a namesake of the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false, 1},
+		"CRON-61: the Job has finished":                         {child("new", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), false, 0},
+		"CRON-61: the Job was taken from the CronJob, and has finished": {
 			child("new", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 0,
 		},
 	} {
@@ -628,9 +582,7 @@ func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if got := requests(env); len(got) > 0 {
-		t.Errorf("requests: %q", got)
-	}
+	env.WantRequests(t)
 	if events := env.RecordedEvents(); len(events) > 0 {
 		t.Errorf("events: %q", events)
 	}
@@ -687,9 +639,7 @@ func TestAReconcileOverJobsLosesNothing(t *testing.T) {
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
 				t.Errorf("events: %q", got)
 			}
-			if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
-				t.Errorf("requests: %q", got)
-			}
+			env.WantRequests(t, "get cronjobs cj")
 		})
 	}
 }
@@ -703,9 +653,7 @@ func TestNothingIsDoneForACronJobThatWasReplaced(t *testing.T) {
 	if err := c.owners.Reconcile(env.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
-	if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
-		t.Errorf("requests: %q", got)
-	}
+	env.WantRequests(t, "get cronjobs cj")
 }
 
 func TestFailures(t *testing.T) {
@@ -789,7 +737,7 @@ func TestAReplacedJobThatCannotBeDeletedKeepsItsPlace(t *testing.T) {
 	if err := c.owners.Reconcile(env.Context(), key); err == nil || !strings.HasPrefix(err.Error(), "could not replace job ns/old") {
 		t.Errorf("got %v", err)
 	}
-	for _, request := range requests(env) {
+	for _, request := range env.Requests() {
 		if strings.HasPrefix(request, "create") || strings.HasPrefix(request, "update") {
 			t.Errorf("went on to %s", request)
 		}
@@ -803,13 +751,13 @@ func TestOnlyTheJobThatIsListedIsReplaced(t *testing.T) {
 		events    []string
 		succeeded bool
 	}{
-		"CRON-56: one that has finished is kept": {
+		"CRON-56: a listed Job that has finished is kept": {
 			live:      child("old", ended(batchv1.JobComplete, at("02:00:00"), at("03:00:00"))),
 			requests:  []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:    []string{"Normal SawCompletedJob Saw completed job: old, condition: Complete", "Normal SuccessfulCreate Created job " + due0300},
 			succeeded: true,
 		},
-		"CRON-47: it is deleted by UID": {
+		"CRON-47: the listed Job is deleted by UID": {
 			live:     child("old"),
 			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulDelete Deleted job old", "Normal SuccessfulCreate Created job " + due0300},
@@ -833,9 +781,7 @@ func TestOnlyTheJobThatIsListedIsReplaced(t *testing.T) {
 			if err := c.owners.Reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}
-			if got := requests(env); !slices.Equal(got, tc.requests) {
-				t.Errorf("requests: %q", got)
-			}
+			env.WantRequests(t, tc.requests...)
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
 				t.Errorf("events: %q", got)
 			}
@@ -857,12 +803,12 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 		old, new *batchv1.Job
 		want     int
 	}{
-		"CRON-49: progress":                        {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
-		"CRON-5: end":                              {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
-		"CRON-5: no longer its":                    {child("a"), child("a", other), 1},
-		"CRON-5: now its":                          {child("a", other), child("a"), 1},
-		"CRON-5, CRON-49: another one of the name": {child("a"), child("a", func(j *batchv1.Job) { j.UID = "another" }), 1},
-		"CRON-5: of no one":                        {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
+		"CRON-49: a Job makes progress":               {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
+		"CRON-5: a Job ends":                          {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
+		"CRON-5: a Job is no longer controlled":       {child("a"), child("a", other), 1},
+		"CRON-5: a Job becomes controlled":            {child("a", other), child("a"), 1},
+		"CRON-5, CRON-49: another Job has the name":   {child("a"), child("a", func(j *batchv1.Job) { j.UID = "another" }), 1},
+		"CRON-5: a Job that no CronJob controls ends": {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unwatched(t, cj)
@@ -948,7 +894,7 @@ func TestTheSkewOfACreationIsMeasured(t *testing.T) {
 func unwatched(t *testing.T, known ...*batchv1.CronJob) *cronJobController {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env, value{concurrentSyncs: 1})
+	c, err := newController(env.Env, config{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -992,7 +938,7 @@ func TestACronJobThatReplacesAnotherIsReconciledAtOnce(t *testing.T) {
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
-	if got := d.Value(cfg); got != (value{concurrentSyncs: 5}) {
+	if got := d.Value(cfg); got != (config{concurrentSyncs: 5}) {
 		t.Errorf("by default: %+v", got)
 	}
 	*cfg.Controllers.CronJob.ConcurrentSyncs = 9

@@ -137,7 +137,7 @@ func TestWhateverHappensNoTimeIsRunTwice(t *testing.T) {
 func (m *model) run(t *testing.T) {
 	m.Admit = m.admit
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		c := must.Get(newController(env, value{concurrentSyncs: 1}))(t)
+		c := must.Get(newController(env, config{concurrentSyncs: 1}))(t)
 		return simulation.StartOwners(m.World, c.owners, left)
 	}
 	m.user()

@@ -56,13 +56,13 @@ func TestRequests(t *testing.T) {
 		"create jobs "+due0300, "update cronjobs/status cj")
 }
 
-// toldOf is a recorder that remembers which objects events are of.
-type toldOf struct {
+// objectRecorder is a recorder that keeps the objects that events are about.
+type objectRecorder struct {
 	record.EventRecorder
 	all []runtime.Object
 }
 
-func (r *toldOf) Event(object runtime.Object, kind, reason, message string) {
+func (r *objectRecorder) Event(object runtime.Object, kind, reason, message string) {
 	r.all = append(r.all, object)
 	r.EventRecorder.Event(object, kind, reason, message)
 }
@@ -70,9 +70,9 @@ func (r *toldOf) Event(object runtime.Object, kind, reason, message string) {
 // Pins CRON-29.
 func TestTheStatusAndWhatEventsAreOf(t *testing.T) {
 	env := controllertest.New(t, eventful()...)
-	told := &toldOf{EventRecorder: env.Events}
-	env.Env.Events = told
-	c, err := newController(env.Env, value{concurrentSyncs: 1})
+	recorder := &objectRecorder{EventRecorder: env.Events}
+	env.Env.Events = recorder
+	c, err := newController(env.Env, config{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func TestTheStatusAndWhatEventsAreOf(t *testing.T) {
 		"Warning UnexpectedJob Saw a job that the controller did not create or forgot: stranger",
 		"Normal MissingJob Active job went missing: lost", "Normal SuccessfulDelete Deleted job old",
 		"Normal SuccessfulCreate Created job "+due0300)
-	if len(told.all) != 5 {
-		t.Errorf("%d events, want 5", len(told.all))
+	if len(recorder.all) != 5 {
+		t.Errorf("%d events, want 5", len(recorder.all))
 	}
-	for _, object := range told.all {
+	for _, object := range recorder.all {
 		if cj, ok := object.(*batchv1.CronJob); !ok || cj.UID != "cj-uid" {
 			t.Errorf("an event is of %T", object)
 		}
@@ -139,7 +139,7 @@ func TestWhenACronJobIsReconciledAgain(t *testing.T) {
 	}
 }
 
-// A failure is retried with backoff; the wait for the next time begins a new row of failures. Pins CRON-10.
+// A failure is retried with backoff; the wait for the next time starts the count of failures over. Pins CRON-10.
 func TestAFailureIsRetriedWithBackoff(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *"))
 	env.RefuseIf("create jobs", errors.New("down"), func(n int) bool { return n <= 3 })
@@ -176,7 +176,7 @@ func TestASuccessorRunsTheLastTimeThatWasMissed(t *testing.T) {
 
 	env.Succeed(nil)
 	env.Clock.SetTime(at("08:20:00"))
-	successor, err := newController(env.Env, value{concurrentSyncs: 1})
+	successor, err := newController(env.Env, config{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func (c cutOff) Jobs(string) typedbatchv1.JobInterface { return c }
 func (c cutOff) Create(ctx context.Context, _ *batchv1.Job, _ metav1.CreateOptions) (*batchv1.Job, error) {
 	select {
 	case c.began <- struct{}{}:
-	default: // it has been told
+	default: // it has been signalled
 	}
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
@@ -220,7 +220,7 @@ func TestARequestEndsWithTheInstance(t *testing.T) {
 	env := controllertest.New(t, cronJob("0 * * * *"))
 	began, fenced := make(chan struct{}, 1), make(chan struct{})
 	env.Env.Client, env.Env.Fenced = cutOff{Interface: env.Fake, began: began}, fenced
-	c, err := newController(env.Env, value{concurrentSyncs: 1})
+	c, err := newController(env.Env, config{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time
 }
 
 // inPhase returns the last time up to limit that is a multiple of the delay after begin. The times of a schedule with a
-// constant delay depend on where it begins. If that were a limit that moves with the clock, none would ever come.
+// constant delay depend on where it begins. If it began at a limit that moves with the clock, no time would ever come.
 func inPhase(begin, limit time.Time, delay time.Duration) time.Time {
 	passed := secondsBetween(begin, limit)
 	return plusSeconds(begin, passed-passed%int64(delay/time.Second))

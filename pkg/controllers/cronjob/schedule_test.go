@@ -132,14 +132,14 @@ func TestMostRecent(t *testing.T) {
 		missed    missed
 		err       error
 	}{
-		"CRON-13b: not yet":                    {"0 * * * *", at("03:00:00"), at("03:59:59"), time.Time{}, missedNone, nil},
-		"CRON-13b: exactly":                    {"0 * * * *", at("03:00:00"), at("04:00:00"), at("04:00:00"), missedNone, nil},
-		"CRON-13b: one":                        {"0 * * * *", at("03:00:00"), at("04:30:00"), at("04:00:00"), missedNone, nil},
-		"CRON-13d: two":                        {"0 * * * *", at("03:00:00"), at("05:30:00"), at("05:00:00"), missedFew, nil},
-		"CRON-13d, CRON-31: hundred":           {"* * * * *", at("03:00:00"), at("04:40:30"), at("04:40:00"), missedFew, nil},
-		"CRON-13d, CRON-31: more than hundred": {"* * * * *", at("03:00:00"), at("04:41:30"), at("04:41:00"), missedMany, nil},
-		"CRON-13d: every 30 seconds":           {"@every 30s", at("03:00:00"), at("03:01:10"), at("03:01:00"), missedFew, nil},
-		"CRON-13c: never":                      {"0 0 31 2 *", at("03:00:00"), at("04:00:00"), time.Time{}, missedNone, errTooDense},
+		"CRON-13b: no time has come yet":                         {"0 * * * *", at("03:00:00"), at("03:59:59"), time.Time{}, missedNone, nil},
+		"CRON-13b: a time has come exactly now":                  {"0 * * * *", at("03:00:00"), at("04:00:00"), at("04:00:00"), missedNone, nil},
+		"CRON-13b: one time has come":                            {"0 * * * *", at("03:00:00"), at("04:30:00"), at("04:00:00"), missedNone, nil},
+		"CRON-13d: two times have come":                          {"0 * * * *", at("03:00:00"), at("05:30:00"), at("05:00:00"), missedFew, nil},
+		"CRON-13d, CRON-31: a hundred times have come":           {"* * * * *", at("03:00:00"), at("04:40:30"), at("04:40:00"), missedFew, nil},
+		"CRON-13d, CRON-31: more than a hundred times have come": {"* * * * *", at("03:00:00"), at("04:41:30"), at("04:41:00"), missedMany, nil},
+		"CRON-13d: every 30 seconds":                             {"@every 30s", at("03:00:00"), at("03:01:10"), at("03:01:00"), missedFew, nil},
+		"CRON-13c: never":                                        {"0 0 31 2 *", at("03:00:00"), at("04:00:00"), time.Time{}, missedNone, errTooDense},
 		// Friday evening to Monday morning: the gap of the first two says nothing.
 		"CRON-13d: over a weekend": {"*/5 9-17 * * 1-5", at("17:40:00"), at("17:40:00").Add(40 * time.Hour), time.Time{}, missedMany, nil},
 	} {

@@ -61,8 +61,8 @@ func (s *reconciliation) start(ctx context.Context, schedule cron.Schedule) erro
 	return nil
 }
 
-// startAt creates the Job of a scheduled time, unless it is too late for that, was started before, or is not to have
-// company.
+// startAt creates the Job of a scheduled time, unless it is too late for that, was started before, or may not run
+// beside another one.
 func (s *reconciliation) startAt(ctx context.Context, scheduled time.Time) error {
 	switch {
 	case isTooLate(s.cj, scheduled, s.now):
@@ -107,7 +107,7 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 			continue
 		}
 		if job.DeletionTimestamp != nil {
-			s.gone(job) // another deletion could change what becomes of its pods
+			s.gone(job) // another deletion could change whether its pods are deleted
 			continue
 		}
 		if err := s.delete(ctx, job); err != nil {

@@ -21,21 +21,21 @@ import (
 const burst = 250
 
 // apply executes a plan. It deletes pods even if creating others failed.
-func (c *daemonSetController) apply(ctx context.Context, v *observation, b *blueprint, p plan) error {
+func (c *daemonSetController) apply(ctx context.Context, o *observation, b *blueprint, p plan) error {
 	for _, event := range p.events {
 		c.Record(event)
 	}
-	c.enqueueAfter(v.ds, p.retry)
+	c.enqueueAfter(o.ds, p.retry)
 	if p.empty() {
 		return nil
 	}
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods",
-		"daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
-	return outcome(append(c.create(ctx, v, b, nodes), c.podControl.DeleteAll(ctx, v.ds, victims)...))
+		"daemonSet", klog.KObj(o.ds), "create", len(nodes), "delete", len(victims))
+	return outcome(append(c.create(ctx, o, b, nodes), c.podControl.DeleteAll(ctx, o.ds, victims)...))
 }
 
-// outcome returns what the errors of all creations and deletions amount to.
+// outcome joins the errors of all creations and deletions into the error of the reconcile.
 func outcome(all []error) error {
 	errs := pods.Failures(all)
 	isUncertain := func(err error) bool { return errors.Is(err, writes.ErrUncertain) }
@@ -48,13 +48,13 @@ func outcome(all []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-func (c *daemonSetController) create(ctx context.Context, v *observation, b *blueprint, nodes []string) []error {
+func (c *daemonSetController) create(ctx context.Context, o *observation, b *blueprint, nodes []string) []error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	template := b.podTemplate(v.ds, v.hash)
-	ref := metav1.NewControllerRef(v.ds, daemonSetKind)
-	return c.podControl.CreateAll(ctx, v.ds, ref, len(nodes), func(i int) *corev1.PodTemplateSpec {
+	template := b.podTemplate(o.ds, o.hash)
+	ref := metav1.NewControllerRef(o.ds, daemonSetKind)
+	return c.podControl.CreateAll(ctx, o.ds, ref, len(nodes), func(i int) *corev1.PodTemplateSpec {
 		pinned := *template
 		pinned.Spec.Affinity = pin(template.Spec.Affinity, nodes[i])
 		return &pinned

@@ -18,10 +18,10 @@ import (
 // It was replaced by controller-revision-hash.
 const generationLabel = "pod-template-generation"
 
-// blueprint is what is derived from the template of a DaemonSet. It is computed once per
+// blueprint holds the data derived from the template of a DaemonSet. It is computed once per
 // template, because every reconcile and every node event needs it.
 type blueprint struct {
-	// template is what it was made of. It belongs to a set of the cache and must not be modified.
+	// template is the template that it was derived from. It belongs to a set of the cache and must not be modified.
 	template  *corev1.PodTemplateSpec
 	placement placement
 	// payload is the template as stored in a ControllerRevision.

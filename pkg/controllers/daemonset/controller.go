@@ -67,18 +67,18 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("pods"),
 			corev1.SchemeGroupVersion.WithResource("nodes"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs     int  // DaemonSets, and as many nodes, reconciled concurrently
 	requireFresh        bool // whether a reconcile waits until the caches show all writes
 	comparisonOperators bool // whether tolerations may have the operators Lt and Gt
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs:     int(*c.Controllers.DaemonSet.ConcurrentSyncs),
 		requireFresh:        gates.Enabled(c, gates.StaleControllerConsistencyDaemonSet),
 		comparisonOperators: gates.Enabled(c, gates.TaintTolerationComparisonOperators),
@@ -87,7 +87,7 @@ func valueOf(c *controller.Config) value {
 
 type daemonSetController struct {
 	controller.Env
-	value value
+	config config
 
 	owners     *owners.Owners[*appsv1.DaemonSet]
 	sets       appslisters.DaemonSetLister
@@ -103,17 +103,17 @@ type daemonSetController struct {
 	former     formerNodes
 }
 
-func newController(env controller.Env, v value) (*daemonSetController, error) {
+func newController(env controller.Env, cfg config) (*daemonSetController, error) {
 	apps, core := env.Informers.Apps().V1(), env.Informers.Core().V1()
 	c := &daemonSetController{
 		Env:        env,
-		value:      v,
+		config:     cfg,
 		sets:       apps.DaemonSets().Lister(),
 		nodes:      core.Nodes().Lister(),
 		podIndex:   index.NewPods(core.Pods().Informer()),
 		podsOn:     index.NewNodePods(core.Pods().Informer()),
 		history:    history.NewControl(env.Client, apps.ControllerRevisions().Informer()),
-		blueprints: newBlueprints(apps.DaemonSets().Lister(), v.comparisonOperators),
+		blueprints: newBlueprints(apps.DaemonSets().Lister(), cfg.comparisonOperators),
 		failures:   newFailures(env.Clock),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.DaemonSet]{
@@ -126,15 +126,15 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 			pods.Resource:    core.Pods().Informer().GetStore(),
 			revisionResource: apps.ControllerRevisions().Informer().GetStore(),
 		},
-		RequireFresh:  v.requireFresh,
+		RequireFresh:  cfg.requireFresh,
 		OnStale:       writes.NewStaleSyncs(env.Metrics, "daemonset_controller").Skipped,
 		MayIgnoreEcho: mayBeEcho,
 		OnGone:        c.blueprints.forget,
-		Loop:          reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: v.concurrentSyncs},
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{
-		Queue: "daemonset-node-updates", Workers: v.concurrentSyncs,
+		Queue: "daemonset-node-updates", Workers: cfg.concurrentSyncs,
 	}, c.reconcileNode)
 	c.nodeQueue = c.nodeLoop
 	c.watch(apps, core)

@@ -36,12 +36,12 @@ func TestValue(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*controller.Config)
-		want   value
+		want   config
 	}{
-		{"defaults", func(*controller.Config) {}, value{2, true, false}},
-		{"workers", func(c *controller.Config) { *c.Controllers.DaemonSet.ConcurrentSyncs = 7 }, value{7, true, false}},
-		{"consistency", gate("StaleControllerConsistencyDaemonSet", false), value{2, false, false}},
-		{"operators", gate("TaintTolerationComparisonOperators", true), value{2, true, true}},
+		{"defaults", func(*controller.Config) {}, config{2, true, false}},
+		{"workers", func(c *controller.Config) { *c.Controllers.DaemonSet.ConcurrentSyncs = 7 }, config{7, true, false}},
+		{"consistency", gate("StaleControllerConsistencyDaemonSet", false), config{2, false, false}},
+		{"operators", gate("TaintTolerationComparisonOperators", true), config{2, true, true}},
 	} {
 		c := v1beta1.NewDefault()
 		test.change(c)

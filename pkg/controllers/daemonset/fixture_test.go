@@ -26,7 +26,7 @@ func newHarness(t testing.TB, requireFresh bool, objects ...runtime.Object) *har
 	h := &harness{Subject: controllertest.NewSubject(t, key)}
 	h.Store(t, objects...)
 	h.CompleteWrites()
-	h.c = must.Get(newController(h.Env.Env, value{concurrentSyncs: 2, requireFresh: requireFresh}))(t)
+	h.c = must.Get(newController(h.Env.Env, config{concurrentSyncs: 2, requireFresh: requireFresh}))(t)
 	h.Work, h.c.owners.Queue, h.Queued.Namespace = h.c.owners.Reconcile, h.Queued, namespace
 	h.Kinds = []runtime.Object{&appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &corev1.Pod{}, &corev1.Node{}}
 	return h

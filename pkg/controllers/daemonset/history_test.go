@@ -67,8 +67,8 @@ func TestSurplus(t *testing.T) {
 		{"within the limit", ptr.To[int32](4), nil, nil},
 		{"the oldest go", ptr.To[int32](2), nil, []string{"a", "b"}},
 		{"those with pods stay", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("a"))}, []string{"b", "c"}},
-		{"DS-46: also with pods on their way out", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("b"), finished)}, []string{"a", "c"}},
-		{"even if too many stay", ptr.To[int32](0), []*corev1.Pod{newPod("p", "n", hash("b")), newPod("q", "n", hash("d"))}, []string{"a", "c"}},
+		{"DS-46: those with finished pods that are being deleted stay", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("b"), finished)}, []string{"a", "c"}},
+		{"those with pods stay even if they are too many", ptr.To[int32](0), []*corev1.Pod{newPod("p", "n", hash("b")), newPod("q", "n", hash("d"))}, []string{"a", "c"}},
 		{"none are kept", ptr.To[int32](0), nil, []string{"a", "b", "c", "d"}},
 		{"DS-62: no limit is the default", nil, nil, nil},
 	} {

@@ -26,7 +26,7 @@ type plan struct {
 // empty reports whether the plan neither creates nor deletes pods.
 func (p *plan) empty() bool { return len(p.create) == 0 && len(p.delete) == 0 }
 
-// sort orders the plan by node and pod, so that the observed state alone determines what is put off beyond the burst,
+// sort orders the plan by node and pod, so that the observed state alone determines which changes the burst puts off,
 // and the order of events.
 func (p *plan) sort() {
 	slices.Sort(p.create)
@@ -42,28 +42,28 @@ func (p *plan) retryAfter(wait time.Duration) {
 
 // manage decides which pods are missing, and which are surplus, have finished, or are on nodes
 // where they must not run.
-func (v *observation) manage(f failures) plan {
+func (o *observation) manage(f failures) plan {
 	var p plan
-	for i := range v.sites {
-		v.manageSite(&p, &v.sites[i], f)
+	for i := range o.sites {
+		o.manageSite(&p, &o.sites[i], f)
 	}
-	for _, s := range v.strays {
+	for _, s := range o.strays {
 		p.delete = append(p.delete, unscheduled(s.pods)...)
 	}
 	p.sort()
 	return p
 }
 
-func (v *observation) manageSite(p *plan, s *site, f failures) {
+func (o *observation) manageSite(p *plan, s *site, f failures) {
 	switch {
 	case s.run && len(s.pods) == 0:
 		p.create = append(p.create, s.node)
 	case s.remain && len(s.pods) == 1 && pods.IsActive(s.pods[0]):
 		// Nothing to do, as for nearly every node.
 	case s.remain:
-		running, waits := v.dropEnded(p, s, f)
-		if v.surges() {
-			v.pruneSurge(p, s, running, waits)
+		running, waits := o.dropEnded(p, s, f)
+		if o.surges() {
+			o.pruneSurge(p, s, running, waits)
 			return
 		}
 		// A pod that is being deleted occupies the node until it is gone.
@@ -78,19 +78,19 @@ func (v *observation) manageSite(p *plan, s *site, f failures) {
 
 // dropEnded plans the deletion of pods that failed or succeeded, and returns the others
 // that are not being deleted, and whether a failed one waits for the end of its backoff.
-func (v *observation) dropEnded(p *plan, s *site, f failures) (running []*corev1.Pod, waits bool) {
+func (o *observation) dropEnded(p *plan, s *site, f failures) (running []*corev1.Pod, waits bool) {
 	for _, pod := range staying(s.pods) {
 		switch pod.Status.Phase {
 		case corev1.PodFailed:
-			if wait := f.wait(v.ds, s.node); wait > 0 {
+			if wait := f.wait(o.ds, s.node); wait > 0 {
 				p.retryAfter(wait)
 				waits = true
 				continue
 			}
-			p.events = append(p.events, failedPod(v.ds, pod, s.node))
+			p.events = append(p.events, failedPod(o.ds, pod, s.node))
 			p.delete = append(p.delete, pod)
 		case corev1.PodSucceeded:
-			p.events = append(p.events, succeededPod(v.ds, pod, s.node))
+			p.events = append(p.events, succeededPod(o.ds, pod, s.node))
 			p.delete = append(p.delete, pod)
 		default:
 			running = append(running, pod)
@@ -101,8 +101,8 @@ func (v *observation) dropEnded(p *plan, s *site, f failures) (running []*corev1
 
 // pruneSurge keeps, on a node of a surging set, the oldest updated pod and, until that is
 // available, the oldest other one. Here only the hash decides whether a pod is updated. While a
-// failed pod waits, no other takes its place: that would fail as well, and there would be ever more.
-func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits bool) {
+// failed pod waits, no other takes its place: it would fail as well, and failed pods would accumulate.
+func (o *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits bool) {
 	if len(running) == 0 && s.run && !waits {
 		p.create = append(p.create, s.node)
 	}
@@ -112,7 +112,7 @@ func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits 
 	slices.SortFunc(running, oldestFirst)
 	var updated, old *corev1.Pod
 	for _, pod := range running {
-		switch current := v.hasCurrentHash(pod); {
+		switch current := o.hasCurrentHash(pod); {
 		case current && updated == nil:
 			updated = pod
 		case !current && old == nil:
@@ -124,7 +124,7 @@ func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits 
 	if updated == nil || old == nil {
 		return
 	}
-	if !pods.IsReady(old) || v.isAvailable(updated) {
+	if !pods.IsReady(old) || o.isAvailable(updated) {
 		p.delete = append(p.delete, old)
 	}
 }

@@ -81,7 +81,7 @@ func TestManage(t *testing.T) {
 			decision{none(), none()}, nil,
 		},
 		{
-			"but not if they have ended", newSet(), sitesOf(1), []*corev1.Pod{newPod("a", "n0", finalized)},
+			"deleting pods that have ended do not hold the node", newSet(), sitesOf(1), []*corev1.Pod{newPod("a", "n0", finalized)},
 			decision{none("n0"), none()}, nil,
 		},
 		{
@@ -89,7 +89,7 @@ func TestManage(t *testing.T) {
 			decision{none(), none("a")}, []string{"Warning FailedDaemonPod Found failed daemon pod ns/a on node n0, will try to kill it"},
 		},
 		{
-			"succeeded pods too", newSet(), map[string]eligibility{"n0": remains}, []*corev1.Pod{newPod("a", "n0", succeeded)},
+			"succeeded pods are deleted, and replaced later", newSet(), map[string]eligibility{"n0": remains}, []*corev1.Pod{newPod("a", "n0", succeeded)},
 			decision{none(), none("a")}, []string{"Normal SucceededDaemonPod Found succeeded daemon pod ns/a on node n0, will try to delete it"},
 		},
 		{
@@ -152,7 +152,7 @@ func TestManage(t *testing.T) {
 			decision{none(), none("old2")}, nil,
 		},
 		{
-			"DS-48: surge: nor beside a new pod", newSet(surging(1), templateGenerationOf("7")), sitesOf(1),
+			"DS-48: surge: an old pod of the template generation stays beside a new pod", newSet(surging(1), templateGenerationOf("7")), sitesOf(1),
 			[]*corev1.Pod{newPod("old", "n0", old, age(1), generation("7")), newPod("new", "n0", unready)},
 			decision{none(), none()}, nil,
 		},
@@ -244,7 +244,7 @@ func TestASurgingSetCreatesNoPodBesideOneThatWaits(t *testing.T) {
 		want decision
 	}{
 		{"the first failure", []*corev1.Pod{newPod("a", "n0", failed)}, decision{none("n0"), none("a")}},
-		{"its successor fails, too", []*corev1.Pod{newPod("b", "n0", failed)}, decision{none(), none()}},
+		{"its successor fails and waits", []*corev1.Pod{newPod("b", "n0", failed)}, decision{none(), none()}},
 		{
 			"another one is being deleted",
 			[]*corev1.Pod{newPod("b", "n0", failed), newPod("c", "n0", deleting)}, decision{none(), none()},
@@ -283,7 +283,7 @@ func TestTheEarliestRetryCounts(t *testing.T) {
 func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 	const n = 9
 	f := newFailures(clocktesting.NewFakeClock(start))
-	manage := func(v *observation) (plan, error) { return v.manage(f), nil }
+	manage := func(o *observation) (plan, error) { return o.manage(f), nil }
 	inOrder := func(all []*corev1.Pod) (names []string) {
 		for _, pod := range all {
 			names = append(names, pod.Name)
@@ -295,7 +295,7 @@ func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 		set    *appsv1.DaemonSet
 		on     eligibility
 		pod    func(*corev1.Pod)
-		decide func(v *observation) (plan, error)
+		decide func(o *observation) (plan, error)
 	}{
 		{"pods that may not remain", newSet(), never, unready, manage},
 		{"pods that have ended, and their events", newSet(), runs, phase(corev1.PodFailed), manage},
@@ -310,9 +310,9 @@ func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 			claimed, want = append(claimed, newPod(name, name, test.pod)), append(want, name)
 			nodes = append([]*corev1.Node{newNode(name)}, nodes...)
 		}
-		v := newObservation(test.set, "new", start, claimed)
-		v.place(nodes, func(*corev1.Node) eligibility { return test.on })
-		p, err := test.decide(v)
+		o := newObservation(test.set, "new", start, claimed)
+		o.place(nodes, func(*corev1.Node) eligibility { return test.on })
+		p, err := test.decide(o)
 		if err != nil {
 			t.Fatal(err)
 		}

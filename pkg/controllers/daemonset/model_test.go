@@ -179,9 +179,9 @@ func (m *model) run(t *testing.T) {
 		World: m.World, Unready: m.Rand.IntN(5), NodeOf: targetOf,
 		Waits: func(pod *corev1.Pod) bool { return !m.isOnNode(pod) },
 	}
-	v := value{concurrentSyncs: 1, requireFresh: m.Rand.IntN(2) == 0}
+	cfg := config{concurrentSyncs: 1, requireFresh: m.Rand.IntN(2) == 0}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		c := must.Get(newController(env, v))(t)
+		c := must.Get(newController(env, cfg))(t)
 		queue := simulation.NewQueue(m.World, c.owners.Reconcile)
 		nodes := simulation.NewQueue(m.World, c.reconcileNode)
 		c.owners.Queue, c.nodeQueue = queue, nodes

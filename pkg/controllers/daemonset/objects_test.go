@@ -121,9 +121,9 @@ func observationOf(ds *appsv1.DaemonSet, sites map[string]eligibility, claimed .
 	for _, name := range slices.Sorted(maps.Keys(sites)) {
 		nodes = append(nodes, newNode(name))
 	}
-	v := newObservation(ds, "new", start, claimed)
-	v.place(nodes, func(node *corev1.Node) eligibility { return sites[node.Name] })
-	return v
+	o := newObservation(ds, "new", start, claimed)
+	o.place(nodes, func(node *corev1.Node) eligibility { return sites[node.Name] })
+	return o
 }
 
 // sitesOf are n nodes n0, n1, … that should run a pod.

@@ -51,9 +51,9 @@ func (c *daemonSetController) observe(
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	logger := klog.FromContext(ctx)
-	v := newObservation(ds, hash, c.Clock.Now(), claimed)
-	v.place(nodes, func(node *corev1.Node) eligibility { return b.placement.on(logger, node) })
-	return v, nil
+	o := newObservation(ds, hash, c.Clock.Now(), claimed)
+	o.place(nodes, func(node *corev1.Node) eligibility { return b.placement.on(logger, node) })
+	return o, nil
 }
 
 func newObservation(ds *appsv1.DaemonSet, hash string, now time.Time, claimed []*corev1.Pod) *observation {
@@ -62,16 +62,16 @@ func newObservation(ds *appsv1.DaemonSet, hash string, now time.Time, claimed []
 }
 
 // place groups the pods by node.
-func (v *observation) place(nodes []*corev1.Node, judge func(*corev1.Node) eligibility) {
-	byTarget := groupByTarget(v.claimed)
-	v.sites = make([]site, len(nodes))
+func (o *observation) place(nodes []*corev1.Node, judge func(*corev1.Node) eligibility) {
+	byTarget := groupByTarget(o.claimed)
+	o.sites = make([]site, len(nodes))
 	for i, node := range nodes {
 		here := byTarget[node.Name]
 		delete(byTarget, node.Name)
-		v.sites[i] = site{node: node.Name, eligibility: judge(node), pods: here}
+		o.sites[i] = site{node: node.Name, eligibility: judge(node), pods: here}
 	}
 	for node, there := range byTarget {
-		v.strays = append(v.strays, site{node: node, pods: there})
+		o.strays = append(o.strays, site{node: node, pods: there})
 	}
 }
 
@@ -94,23 +94,23 @@ func groupByTarget(claimed []*corev1.Pod) map[string][]*corev1.Pod {
 }
 
 // isUpdated reports whether a pod was made from the current template.
-func (v *observation) isUpdated(pod *corev1.Pod) bool {
-	return v.hasCurrentHash(pod) || v.generation != "" && pod.Labels[generationLabel] == v.generation
+func (o *observation) isUpdated(pod *corev1.Pod) bool {
+	return o.hasCurrentHash(pod) || o.generation != "" && pod.Labels[generationLabel] == o.generation
 }
 
-func (v *observation) hasCurrentHash(pod *corev1.Pod) bool {
-	return v.hash != "" && pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == v.hash
+func (o *observation) hasCurrentHash(pod *corev1.Pod) bool {
+	return o.hash != "" && pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == o.hash
 }
 
-func (v *observation) isAvailable(pod *corev1.Pod) bool {
-	return pods.IsAvailable(pod, v.ds.Spec.MinReadySeconds, v.now)
+func (o *observation) isAvailable(pod *corev1.Pod) bool {
+	return pods.IsAvailable(pod, o.ds.Spec.MinReadySeconds, o.now)
 }
 
 // desired returns the number of nodes that should run a pod.
-func (v *observation) desired() int {
+func (o *observation) desired() int {
 	n := 0
-	for i := range v.sites {
-		if v.sites[i].run {
+	for i := range o.sites {
+		if o.sites[i].run {
 			n++
 		}
 	}
@@ -118,8 +118,8 @@ func (v *observation) desired() int {
 }
 
 // maxSurge returns how many of n nodes may run two pods during an update.
-func (v *observation) maxSurge(n int) (int, error) {
-	strategy := v.ds.Spec.UpdateStrategy
+func (o *observation) maxSurge(n int) (int, error) {
+	strategy := o.ds.Spec.UpdateStrategy
 	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
 		return 0, nil
 	}
@@ -127,8 +127,8 @@ func (v *observation) maxSurge(n int) (int, error) {
 }
 
 // maxUnavailable returns how many of n nodes may lack an available pod during an update.
-func (v *observation) maxUnavailable(n int) (int, error) {
-	strategy := v.ds.Spec.UpdateStrategy
+func (o *observation) maxUnavailable(n int) (int, error) {
+	strategy := o.ds.Spec.UpdateStrategy
 	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
 		return 0, nil
 	}
@@ -146,8 +146,8 @@ func scaled(field string, value *intstr.IntOrString, n int) (int, error) {
 
 // surges reports whether updated pods are created beside old ones. It depends only on the spec,
 // not on whether an update is in progress.
-func (v *observation) surges() bool {
-	surge, err := v.maxSurge(1)
+func (o *observation) surges() bool {
+	surge, err := o.maxSurge(1)
 	return err == nil && surge > 0
 }
 

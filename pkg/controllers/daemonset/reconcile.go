@@ -24,11 +24,11 @@ func (c *daemonSetController) reconcile(ctx context.Context, ds *appsv1.DaemonSe
 	if ds.DeletionTimestamp != nil {
 		return nil
 	}
-	return c.work(ctx, ds)
+	return c.sync(ctx, ds)
 }
 
-// work reconciles the revisions, pods and status of a set.
-func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) error {
+// sync reconciles the revisions, pods and status of a set.
+func (c *daemonSetController) sync(ctx context.Context, ds *appsv1.DaemonSet) error {
 	blueprint, err := c.blueprints.of(ds)
 	if err != nil {
 		return err
@@ -43,42 +43,42 @@ func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) er
 	if err != nil {
 		return fmt.Errorf("failed to construct revisions of DaemonSet: %w", err)
 	}
-	v, err := c.observe(ctx, ds, blueprint, history.hash(), claimed)
+	o, err := c.observe(ctx, ds, blueprint, history.hash(), claimed)
 	if err != nil {
 		return err
 	}
 	if !mayAct {
 		// The new generation has not been acted on yet.
-		return c.report(ctx, v, ds.Status.ObservedGeneration)
+		return c.report(ctx, o, ds.Status.ObservedGeneration)
 	}
-	failure := c.act(ctx, v, blueprint, history)
+	failure := c.act(ctx, o, blueprint, history)
 	if ctx.Err() != nil {
 		// The requests were cancelled, so their errors say nothing about the set.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := c.report(ctx, v, ds.Generation); err != nil && (failure == nil || reconcile.IsExpected(failure)) {
+	if err := c.report(ctx, o, ds.Generation); err != nil && (failure == nil || reconcile.IsExpected(failure)) {
 		return err
 	}
 	return failure
 }
 
 // act manages the pods, continues a rolling update, and prunes the history.
-func (c *daemonSetController) act(ctx context.Context, v *observation, b *blueprint, h revisions) error {
-	plan := v.manage(c.failures)
-	if err := c.apply(ctx, v, b, plan); err != nil {
+func (c *daemonSetController) act(ctx context.Context, o *observation, b *blueprint, h revisions) error {
+	plan := o.manage(c.failures)
+	if err := c.apply(ctx, o, b, plan); err != nil {
 		return err
 	}
 	// The changes that manage made cause events, and the update continues after them.
-	if plan.empty() && v.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-		update, err := v.rollingUpdate()
+	if plan.empty() && o.ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		update, err := o.rollingUpdate()
 		if err != nil {
 			return err
 		}
-		if err := c.apply(ctx, v, b, update); err != nil {
+		if err := c.apply(ctx, o, b, update); err != nil {
 			return err
 		}
 	}
-	return c.prune(ctx, v, h)
+	return c.prune(ctx, o, h)
 }
 
 // claimPods returns all pods of the set, including those that have finished or are being

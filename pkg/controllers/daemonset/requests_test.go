@@ -110,7 +110,7 @@ func TestCachedObjectsStayAsTheyAre(t *testing.T) {
 	managed := newSet()
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	env := controllertest.New(t, managed)
-	must.Get(newController(env.Env, value{concurrentSyncs: 1}))(t)
+	must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	env.Start(t)
 	if cached := env.CacheOf(t, newSet()).List(); len(cached) != 1 || cached[0].(*appsv1.DaemonSet).ManagedFields != nil {
 		t.Errorf("the cache has %v", cached)
@@ -195,7 +195,7 @@ func TestAnInstanceBeginsWithAllThatIsCached(t *testing.T) {
 	h.Start(t)
 	for range 2 {
 		h.Succeed(nil)
-		c := must.Get(newController(h.Env.Env, value{concurrentSyncs: 1}))(t)
+		c := must.Get(newController(h.Env.Env, config{concurrentSyncs: 1}))(t)
 		controllertest.Eventually(t, "all sets and nodes are queued", func() bool {
 			sets, nodes := c.owners.Loop.Inspect(), c.nodeLoop.Inspect()
 			return sets.Depth == 2 && sets.Backlog == 2 && nodes.Depth == 3 && nodes.Backlog == 3
@@ -207,7 +207,7 @@ func TestAnInstanceBeginsWithAllThatIsCached(t *testing.T) {
 func TestNothingBeginsBeforeAllCachesAreFilled(t *testing.T) {
 	t.Parallel() // the informer waits a while until it lists again
 	env := controllertest.New(t)
-	env.WantWaitsFor(t, must.Get(newController(env.Env, value{concurrentSyncs: 1}))(t), "controllerrevisions")
+	env.WantWaitsFor(t, must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t), "controllerrevisions")
 }
 
 // The pods and revisions of a set are claimed once, and its template is read once.

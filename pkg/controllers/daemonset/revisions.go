@@ -57,7 +57,7 @@ func (c *daemonSetController) construct(
 // wroteRevision makes the next reconcile wait until the cache shows a revision: the next revision
 // would get the same number.
 func (c *daemonSetController) wroteRevision(ds *appsv1.DaemonSet, revision *appsv1.ControllerRevision) {
-	if c.value.requireFresh {
+	if c.config.requireFresh {
 		c.owners.Writes.Wrote(ds, revisionResource, revision.ResourceVersion)
 	}
 }
@@ -249,8 +249,8 @@ func refusesUID(err error) bool {
 }
 
 // prune deletes the revisions that exceed the limit of the set.
-func (c *daemonSetController) prune(ctx context.Context, v *observation, r revisions) error {
-	for _, old := range r.surplus(v.ds, v.claimed) {
+func (c *daemonSetController) prune(ctx context.Context, o *observation, r revisions) error {
+	for _, old := range r.surplus(o.ds, o.claimed) {
 		if err := c.history.Delete(ctx, old); err != nil {
 			return err
 		}

@@ -233,7 +233,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		}
 		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
 	})
-	t.Run("WL-102: and somebody else changes the set", func(t *testing.T) {
+	t.Run("WL-102: the name is taken, and somebody else changes the set", func(t *testing.T) {
 		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
 		h.CatchUp(t)
 		h.Store(t, newRevision(name, 1, "{}"))
@@ -269,7 +269,7 @@ func TestHistoryFailures(t *testing.T) {
 	// A duplicate that pods are labelled with is not deleted.
 	h.WantRequestsInAnyOrder(t, "patch pods")
 
-	// Nor does the answer of a proxy say that the pod is gone.
+	// The answer of a proxy does not mean that the pod is gone either.
 	ofAProxy := apierrors.NewGenericServerResponse(
 		http.StatusNotFound, "patch", corev1.Resource("pods"), "a", "404 page not found", 0, true)
 	h.Refuse("patch pods", ofAProxy)

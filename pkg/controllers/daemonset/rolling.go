@@ -9,23 +9,23 @@ import (
 )
 
 // rollingUpdate decides which old pods are replaced next.
-func (v *observation) rollingUpdate() (plan, error) {
-	desired := v.desired()
-	maxSurge, err := v.maxSurge(desired)
+func (o *observation) rollingUpdate() (plan, error) {
+	desired := o.desired()
+	maxSurge, err := o.maxSurge(desired)
 	if err != nil {
 		return plan{}, err
 	}
-	maxUnavailable, err := v.maxUnavailable(desired)
+	maxUnavailable, err := o.maxUnavailable(desired)
 	if err != nil {
 		return plan{}, err
 	}
 	if maxSurge > 0 {
-		return v.surge(maxSurge, desired)
+		return o.surge(maxSurge, desired)
 	}
 	if maxUnavailable == 0 && desired > 0 {
 		maxUnavailable = 1
 	}
-	return v.replace(maxUnavailable), nil
+	return o.replace(maxUnavailable), nil
 }
 
 // progress is the state of the update on a node.
@@ -36,11 +36,11 @@ type progress struct {
 	excess bool
 }
 
-func (v *observation) progressOf(s *site) progress {
+func (o *observation) progressOf(s *site) progress {
 	var p progress
 	for _, pod := range staying(s.pods) {
 		kind := &p.old
-		if v.isUpdated(pod) {
+		if o.isUpdated(pod) {
 			kind = &p.updated
 		}
 		if *kind != nil {
@@ -52,16 +52,16 @@ func (v *observation) progressOf(s *site) progress {
 }
 
 // updateSites calls do for the nodes that have pods of the set or should have one.
-func (v *observation) updateSites(do func(s *site, exists bool) error) error {
-	for i := range v.sites {
-		if s := &v.sites[i]; s.run || len(s.pods) > 0 {
+func (o *observation) updateSites(do func(s *site, exists bool) error) error {
+	for i := range o.sites {
+		if s := &o.sites[i]; s.run || len(s.pods) > 0 {
 			if err := do(s, true); err != nil {
 				return err
 			}
 		}
 	}
-	for i := range v.strays {
-		if err := do(&v.strays[i], false); err != nil {
+	for i := range o.strays {
+		if err := do(&o.strays[i], false); err != nil {
 			return err
 		}
 	}
@@ -71,20 +71,20 @@ func (v *observation) updateSites(do func(s *site, exists bool) error) error {
 // replace deletes old pods, so that manage creates new ones, while no more than maxUnavailable
 // nodes lack an available pod. Old pods that are not available already count, so all of them
 // are deleted.
-func (v *observation) replace(maxUnavailable int) plan {
+func (o *observation) replace(maxUnavailable int) plan {
 	var unavailable int
 	var broken, candidates []*corev1.Pod
-	_ = v.updateSites(func(s *site, _ bool) error {
-		p := v.progressOf(s)
+	_ = o.updateSites(func(s *site, _ bool) error {
+		p := o.progressOf(s)
 		switch {
 		case p.excess, (p.updated == nil) == (p.old == nil):
 			// Manage acts on this node.
 			unavailable++
 		case p.old == nil:
-			if !v.isAvailable(p.updated) {
+			if !o.isAvailable(p.updated) {
 				unavailable++
 			}
-		case !v.isAvailable(p.old):
+		case !o.isAvailable(p.old):
 			unavailable++
 			broken = append(broken, p.old)
 		default:
@@ -99,17 +99,17 @@ func (v *observation) replace(maxUnavailable int) plan {
 
 // surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
 // deletes an old one when the updated one is available.
-func (v *observation) surge(maxSurge, desired int) (plan, error) {
-	var o overlap
-	if err := v.updateSites(func(s *site, exists bool) error { return v.overlapOn(&o, s, exists) }); err != nil {
+func (o *observation) surge(maxSurge, desired int) (plan, error) {
+	var sum overlap
+	if err := o.updateSites(func(s *site, exists bool) error { return o.overlapOn(&sum, s, exists) }); err != nil {
 		return plan{}, err
 	}
-	o.plan.sort()
-	slices.Sort(o.candidates)
-	slices.SortFunc(o.sunset, byTarget)
-	o.plan.create = append(o.plan.create, take(o.candidates, maxSurge-o.surging)...)
-	o.plan.delete = append(o.plan.delete, take(o.sunset, o.available-desired)...)
-	return o.plan, nil
+	sum.plan.sort()
+	slices.Sort(sum.candidates)
+	slices.SortFunc(sum.sunset, byTarget)
+	sum.plan.create = append(sum.plan.create, take(sum.candidates, maxSurge-sum.surging)...)
+	sum.plan.delete = append(sum.plan.delete, take(sum.sunset, sum.available-desired)...)
+	return sum.plan, nil
 }
 
 // overlap is the state of a surging update.
@@ -125,41 +125,41 @@ type overlap struct {
 	sunset []*corev1.Pod
 }
 
-func (v *observation) overlapOn(o *overlap, s *site, exists bool) error {
-	p := v.progressOf(s)
-	oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
+func (o *observation) overlapOn(sum *overlap, s *site, exists bool) error {
+	p := o.progressOf(s)
+	oldAvailable, updatedAvailable := p.old != nil && o.isAvailable(p.old), p.updated != nil && o.isAvailable(p.updated)
 	if oldAvailable || p.old == nil && updatedAvailable {
-		o.available++
+		sum.available++
 	}
 	switch {
 	case p.excess:
 		// Manage deletes the surplus first.
-		o.surging++
+		sum.surging++
 	case p.old == nil:
 	case updatedAvailable:
-		o.plan.delete = append(o.plan.delete, p.old)
+		sum.plan.delete = append(sum.plan.delete, p.old)
 	case p.updated != nil:
-		o.surging++
+		sum.surging++
 	case !exists:
 		return fmt.Errorf("updating the pod %s: its node %s does not exist", p.old.Name, s.node)
 	default:
-		o.succeed(s, p.old, oldAvailable)
+		sum.planReplacement(s, p.old, oldAvailable)
 	}
 	return nil
 }
 
-// succeed decides on a node that has only an old pod. A pod that is not available is replaced
+// planReplacement decides on a node that has only an old pod. A pod that is not available is replaced
 // at once, since nothing is lost.
-func (o *overlap) succeed(s *site, old *corev1.Pod, available bool) {
+func (sum *overlap) planReplacement(s *site, old *corev1.Pod, available bool) {
 	switch {
 	case available && s.run:
-		o.candidates = append(o.candidates, s.node)
+		sum.candidates = append(sum.candidates, s.node)
 	case available:
-		o.sunset = append(o.sunset, old)
+		sum.sunset = append(sum.sunset, old)
 	case s.run:
-		o.plan.create = append(o.plan.create, s.node)
+		sum.plan.create = append(sum.plan.create, s.node)
 	default:
-		o.plan.delete = append(o.plan.delete, old)
+		sum.plan.delete = append(sum.plan.delete, old)
 	}
 }
 

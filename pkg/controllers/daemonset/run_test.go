@@ -47,8 +47,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A pod that was not scheduled goes with the node it is pinned to, and so does what the status says of it. Nothing
-// happens to the pod that would tell. Pins DS-68.
+// An unscheduled pod goes with the node that it is pinned to, and the status no longer counts it. There is no event of
+// the pod. Pins DS-68.
 func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
 	zone := func(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["zone"] = name } }
 	inA := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"} }
@@ -119,7 +119,7 @@ func TestUnseenWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, true, newSet())
 	h.c.owners.Writes.Wrote(newSet(), pods.Resource, "100000")
 	h.Succeed(h.c.HandOver())
-	successor, err := newController(h.Env.Env, value{concurrentSyncs: 1, requireFresh: true})
+	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, requireFresh: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,10 @@ type counts struct {
 }
 
 // count counts the nodes.
-func (v *observation) count() counts {
+func (o *observation) count() counts {
 	var c counts
-	for i := range v.sites {
-		s := &v.sites[i]
+	for i := range o.sites {
+		s := &o.sites[i]
 		pod := s.first()
 		switch {
 		case !s.run && pod != nil:
@@ -37,11 +37,11 @@ func (v *observation) count() counts {
 		c.current++
 		if pods.IsReady(pod) {
 			c.ready++
-			if v.isAvailable(pod) {
+			if o.isAvailable(pod) {
 				c.available++
 			}
 		}
-		if v.isUpdated(pod) {
+		if o.isUpdated(pod) {
 			c.updated++
 		}
 	}
@@ -90,9 +90,9 @@ func urgent(was, is counts, newGeneration bool) bool {
 
 // report updates the status, after a short delay if the change is not urgent, and enqueues the
 // set for when a pod becomes available.
-func (c *daemonSetController) report(ctx context.Context, v *observation, observedGeneration int64) error {
-	was, ds := countsOf(v.ds.Status), v.ds
-	is := v.count()
+func (c *daemonSetController) report(ctx context.Context, o *observation, observedGeneration int64) error {
+	was, ds := countsOf(o.ds.Status), o.ds
+	is := o.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
 	changed := was != is || newGeneration
 	if changed && (urgent(was, is, newGeneration) || !c.owners.PutOff(ds, is, writes.CountsWindow)) {
@@ -100,7 +100,7 @@ func (c *daemonSetController) report(ctx context.Context, v *observation, observ
 			return fmt.Errorf("error storing status for daemon set %s: %w", klog.KObj(ds), err)
 		}
 	}
-	if after, ok := c.nextAvailability(v, is); ok {
+	if after, ok := c.nextAvailability(o, is); ok {
 		c.owners.EnqueueAfter(ds, after)
 	}
 	return nil
@@ -108,9 +108,9 @@ func (c *daemonSetController) report(ctx context.Context, v *observation, observ
 
 // nextAvailability returns when a pod may become available next, and false if none will by time alone. A rollout that
 // surges waits for pods that are not counted.
-func (c *daemonSetController) nextAvailability(v *observation, is counts) (time.Duration, bool) {
-	seconds := v.ds.Spec.MinReadySeconds
-	if after, ok := pods.NextAvailabilityCheck(v.claimed, seconds, v.now, c.Clock); ok {
+func (c *daemonSetController) nextAvailability(o *observation, is counts) (time.Duration, bool) {
+	seconds := o.ds.Spec.MinReadySeconds
+	if after, ok := pods.NextAvailabilityCheck(o.claimed, seconds, o.now, c.Clock); ok {
 		return after, true
 	}
 	return time.Duration(seconds) * time.Second, seconds > 0 && is.ready != is.available

@@ -32,7 +32,7 @@ func TestCount(t *testing.T) {
 		{"the oldest of two counts", newSet(), sitesOf(1), []*corev1.Pod{newPod("new", "n0", unready), newPod("old", "n0", old, age(time.Minute))},
 			counts{desired: 1, current: 1, ready: 1, available: 1}},
 		{"deleting pods count", newSet(), sitesOf(1), []*corev1.Pod{newPod("a", "n0", deleting)}, counts{desired: 1, current: 1, ready: 1, updated: 1, available: 1}},
-		{"but not when they have ended", newSet(), sitesOf(1), []*corev1.Pod{newPod("a", "n0", deleting, phase(corev1.PodFailed))}, counts{desired: 1, unavailable: 1}},
+		{"deleting pods that have ended do not count", newSet(), sitesOf(1), []*corev1.Pod{newPod("a", "n0", deleting, phase(corev1.PodFailed))}, counts{desired: 1, unavailable: 1}},
 		{"misscheduled", newSet(), map[string]eligibility{"n0": remains, "n1": never, "n2": remains}, []*corev1.Pod{newPod("a", "n0"), newPod("b", "n0"), newPod("c", "n1")},
 			counts{misscheduled: 2}},
 		{"nodes that are gone do not count", newSet(), nil, []*corev1.Pod{newPod("a", "gone")}, counts{}},
@@ -65,8 +65,8 @@ func TestNextAvailability(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, true)
-			v := observationOf(test.set, sitesOf(2), test.pods...)
-			got, ok := h.c.nextAvailability(v, v.count())
+			o := observationOf(test.set, sitesOf(2), test.pods...)
+			got, ok := h.c.nextAvailability(o, o.count())
 			if ok != (test.want >= 0) || ok && got != test.want {
 				t.Errorf("it looks again in %v, %v, want %v", got, ok, test.want)
 			}

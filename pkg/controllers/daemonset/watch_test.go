@@ -248,12 +248,12 @@ func TestConcerned(t *testing.T) {
 		want         bool
 	}{
 		{"a pod is missing", runs, false, 0, true},
-		{"it is there", runs, true, 0, false},
-		{"DS-49: it is there and is not out of place any more", runs, true, 1, true},
-		{"it may remain", remains, true, 0, false},
-		{"none should be there", remains, false, 3, false},
-		{"it must go", never, true, 0, true},
-		{"it is gone", never, false, 0, false},
+		{"a pod is there", runs, true, 0, false},
+		{"DS-49: a pod is there and is not out of place any more", runs, true, 1, true},
+		{"a pod may remain", remains, true, 0, false},
+		{"no pod should be there", remains, false, 3, false},
+		{"a pod must go", never, true, 0, true},
+		{"a pod is gone", never, false, 0, false},
 	} {
 		if got := concerned(test.e, test.present, test.misscheduled); got != test.want {
 			t.Errorf("%s: %v", test.name, got)

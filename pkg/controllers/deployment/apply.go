@@ -8,10 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -26,17 +24,17 @@ func (r *reconciliation) syncCurrent(ctx context.Context) error {
 			return err
 		}
 	}
-	r.takeRevision()
+	r.copyRevision()
 	if hasDeadline(r.d) && findCondition(r.d.Status.Conditions, appsv1.DeploymentProgressing) == nil {
 		r.setCondition(foundCondition(r.sets.current, r.Clock.Now()))
 	}
 	return nil
 }
 
-// takeRevision sets the revision of the Deployment to that of its new ReplicaSet. It is written
+// copyRevision sets the revision of the Deployment to that of its new ReplicaSet. It is written
 // together with the status, because an update of the annotations alone would increment the
 // generation of the Deployment.
-func (r *reconciliation) takeRevision() {
+func (r *reconciliation) copyRevision() {
 	revision := r.sets.current.Annotations[revisionAnnotation]
 	if r.d.Annotations[revisionAnnotation] == revision {
 		return
@@ -56,7 +54,7 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 	created, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return r.useNamesake(rs, err)
+		return r.resolveCollision(rs, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
@@ -67,23 +65,23 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 	if size := sizeOf(created); size > 0 {
 		r.Record(scaledEvent(r.d, created, 0, size))
 	}
-	r.takeRevision()
+	r.copyRevision()
 	if hasDeadline(r.d) {
 		r.setCondition(createdCondition(created, r.Clock.Now()))
 	}
 	return nil
 }
 
-// useNamesake uses the existing ReplicaSet that has the name of the one to create, if it equals
+// resolveCollision uses the existing ReplicaSet that has the name of the one to create, if it equals
 // what would have been created. Otherwise the next attempt uses another name.
-func (r *reconciliation) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
+func (r *reconciliation) resolveCollision(rs *appsv1.ReplicaSet, cause error) error {
 	namesake, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
 	if err != nil {
 		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
 	}
 	if metav1.IsControlledBy(namesake, r.d) && sameTemplate(&namesake.Spec.Template, &r.d.Spec.Template) {
 		r.sets.current = r.written.Newest(r.stored, namesake)
-		r.takeRevision()
+		r.copyRevision()
 		return nil
 	}
 	r.d.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
@@ -142,86 +140,4 @@ func (r *reconciliation) cleanUp(ctx context.Context) error {
 		r.written.Deleted(r.stored, rs)
 	}
 	return nil
-}
-
-// rollBack restores an earlier template, or removes a request that cannot be carried out.
-func (r *reconciliation) rollBack(ctx context.Context, target int64) error {
-	if err := r.ensureCurrent(ctx); err != nil {
-		return err
-	}
-	// The status is written first, so that both writes are based on the latest state.
-	if err := r.writeStatus(ctx); err != nil {
-		return err
-	}
-	after, news, done := rolledBack(r.d, r.sets, target)
-	if !done {
-		r.Record(news)
-	}
-	updated, err := r.Client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("updating Deployment %s: %w", klog.KObj(r.stored), err)
-	}
-	r.owners.Wrote(r.stored, updated)
-	r.goOnFrom(updated)
-	if done {
-		news.About = r.d // as the write returned it
-		r.Record(news)
-	}
-	return nil
-}
-
-// report computes the status of a Deployment that is not being rolled out.
-func (r *reconciliation) report() {
-	r.d.Status = observedStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
-}
-
-// reportRollout computes the status and the progress of a rollout.
-func (r *reconciliation) reportRollout() {
-	r.d.Status = rolloutStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
-	r.awaitsProgress = true
-}
-
-// writeStatus writes the status and the revision if they changed. Otherwise a rollout that may
-// be stuck is enqueued for when its deadline has passed.
-func (r *reconciliation) writeStatus(ctx context.Context) error {
-	switch urgencyOf(r.stored, r.d) {
-	case unchanged:
-		r.checkProgressLater()
-		return nil
-	case gradual:
-		if r.owners.PutOff(r.stored, numbersOf(r.d.Status), statusWindow) {
-			return nil
-		}
-	}
-	answer, err := r.Client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.d, metav1.UpdateOptions{})
-	if err != nil {
-		return fmt.Errorf("updating the status of Deployment %s: %w", klog.KObj(r.stored), err)
-	}
-	updated := *r.d
-	updated.ObjectMeta = answer.ObjectMeta
-	hadEffect := updated.ResourceVersion != r.stored.ResourceVersion
-	r.owners.WroteStatus(r.stored, &updated)
-	r.goOnFrom(&updated)
-	if !hadEffect {
-		r.checkProgressLater() // no event follows
-	}
-	return nil
-}
-
-func (r *reconciliation) checkProgressLater() {
-	if !r.awaitsProgress {
-		return
-	}
-	if delay, ok := progressCheck(r.d, r.Clock.Now()); ok {
-		r.owners.EnqueueAfter(r.stored, delay)
-	}
-}
-
-// goOnFrom bases the rest of the reconcile on the object that a write returned.
-func (r *reconciliation) goOnFrom(updated *appsv1.Deployment) {
-	r.stored, r.d = updated, updated.DeepCopy()
-}
-
-func (r *reconciliation) setCondition(c appsv1.DeploymentCondition) {
-	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
 }

@@ -12,7 +12,7 @@
 //  3. Annotations on the ReplicaSets, which record the numbers they were last scaled for,
 //     distinguish a change of replicas from a rollout. Following such a change never continues
 //     a rollout.
-//  4. Every step is a pure decision on what was observed (scaling, rollForward, rollOff,
+//  4. Every step is a pure decision on the observed state (scaling, scaleUpNew, scaleDownOld,
 //     outdated, rolledBack, rolloutStatus), followed by its writes. Each write is based on the
 //     object that the previous one returned, also across reconciles (package writes).
 //  5. The status, the conditions and the revision annotation are written at the end of a
@@ -67,17 +67,17 @@ func Descriptor() controller.Descriptor {
 			appsv1.SchemeGroupVersion.WithResource("replicasets"),
 			corev1.SchemeGroupVersion.WithResource("pods"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs     int  // Deployments reconciled concurrently
 	terminatingReplicas bool // whether status.terminatingReplicas is reported
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs:     int(*c.Controllers.Deployment.ConcurrentSyncs),
 		terminatingReplicas: gates.Enabled(c, gates.DeploymentReplicaSetTerminatingReplicas),
 	}
@@ -85,7 +85,7 @@ func valueOf(c *controller.Config) value {
 
 type deploymentController struct {
 	controller.Env
-	value value
+	config config
 
 	owners        *owners.Owners[*appsv1.Deployment]
 	written       writes.Objects[*appsv1.ReplicaSet]
@@ -94,12 +94,12 @@ type deploymentController struct {
 	pods          index.Pods
 }
 
-func newController(env controller.Env, v value) (*deploymentController, error) {
+func newController(env controller.Env, cfg config) (*deploymentController, error) {
 	apps, pods := env.Informers.Apps().V1(), env.Informers.Core().V1().Pods().Informer()
 	replicaSets := apps.ReplicaSets()
 	c := &deploymentController{
 		Env:           env,
-		value:         v,
+		config:        cfg,
 		replicaSets:   replicaSets.Lister(),
 		replicaSetsBy: index.NewReplicaSets(replicaSets.Informer()),
 		pods:          index.NewPods(pods),
@@ -112,7 +112,7 @@ func newController(env controller.Env, v value) (*deploymentController, error) {
 		Selector:        selectorOf,
 		DependentStores: writes.Stores{replicaSetResource: replicaSets.Informer().GetStore()},
 		FromLastWrite:   true,
-		Loop:            reconcile.Options[types.NamespacedName]{Queue: "deployment", Workers: v.concurrentSyncs, MaxRetries: maxRetries},
+		Loop:            reconcile.Options[types.NamespacedName]{Queue: "deployment", Workers: cfg.concurrentSyncs, MaxRetries: maxRetries},
 	}, c.reconcile)
 	c.written = writes.ObjectsOf[*appsv1.ReplicaSet](c.owners.Writes, replicaSetResource)
 	c.watch(replicaSets.Informer(), pods)

@@ -25,7 +25,7 @@ import (
 // Pins DEP-4.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
-	if got, want := d.Value(v1beta1.NewDefault()), (value{concurrentSyncs: 5, terminatingReplicas: true}); got != want {
+	if got, want := d.Value(v1beta1.NewDefault()), (config{concurrentSyncs: 5, terminatingReplicas: true}); got != want {
 		t.Errorf("by default value is %+v, want %+v", got, want)
 	}
 	if d.Name != "deployment-controller" || d.ServiceAccount != d.Name || d.EventSource != d.Name || d.Aliases[0] != "deployment" {
@@ -33,11 +33,11 @@ func TestDescriptor(t *testing.T) {
 	}
 	cfg := &v1beta1.KubeControllerManagerConfiguration{}
 	cfg.Controllers.Deployment.ConcurrentSyncs = ptr.To[int32](7)
-	if got, want := d.Value(cfg), (value{concurrentSyncs: 7, terminatingReplicas: true}); got != want {
+	if got, want := d.Value(cfg), (config{concurrentSyncs: 7, terminatingReplicas: true}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
 	}
 	cfg.FeatureGates = map[string]bool{"DeploymentReplicaSetTerminatingReplicas": false}
-	if got := d.Value(cfg).(value); got.terminatingReplicas {
+	if got := d.Value(cfg).(config); got.terminatingReplicas {
 		t.Error("the gate is off, but terminating replicas are reported")
 	}
 }
@@ -45,7 +45,7 @@ func TestDescriptor(t *testing.T) {
 // Pins DEP-3.
 func TestTheGateHidesTerminatingReplicas(t *testing.T) {
 	h := newHarness(t, makeDeployment(10), makeSet(1, 10, current))
-	h.c.value.terminatingReplicas = false
+	h.c.config.terminatingReplicas = false
 	h.reconcile(t)
 	if got := h.deployment(t).Status.TerminatingReplicas; got != nil {
 		t.Errorf("terminating replicas are %d", *got)
@@ -151,7 +151,7 @@ func TestWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
 	h.reconcile(t)
 	h.Succeed(h.c.owners.HandOver())
-	successor, err := newController(h.Env.Env, value{concurrentSyncs: 1, terminatingReplicas: true})
+	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
 func (h *harness) succeed(t *testing.T) {
 	t.Helper()
 	h.Succeed(h.Succession.HandOver())
-	h.c = must.Get(newController(h.Env.Env, value{concurrentSyncs: 1, terminatingReplicas: true}))(t)
+	h.c = must.Get(newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true}))(t)
 }
 
 // Pins DEP-49.

@@ -25,7 +25,7 @@ func newHarness(t testing.TB, objects ...runtime.Object) *harness {
 	h.Store(t, objects...)
 	h.CompleteWrites()
 	h.CheckWrites("deployments", "replicasets")
-	h.c = must.Get(newController(h.Env.Env, value{concurrentSyncs: 2, terminatingReplicas: true}))(t)
+	h.c = must.Get(newController(h.Env.Env, config{concurrentSyncs: 2, terminatingReplicas: true}))(t)
 	h.Work = h.c.owners.Reconcile
 	h.Kinds = []runtime.Object{&appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}}
 	return h

@@ -178,9 +178,9 @@ func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
 
 func (m *model) run(t *testing.T) {
 	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(4)}
-	v := value{concurrentSyncs: 1, terminatingReplicas: m.Rand.IntN(2) == 0}
+	cfg := config{concurrentSyncs: 1, terminatingReplicas: m.Rand.IntN(2) == 0}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		return simulation.StartOwners(m.World, must.Get(newController(env, v))(t).owners, left)
+		return simulation.StartOwners(m.World, must.Get(newController(env, cfg))(t).owners, left)
 	}
 	m.Create(m.randomDeployment())
 	m.Begin()

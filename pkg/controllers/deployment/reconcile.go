@@ -158,7 +158,7 @@ func (r *reconciliation) roll(ctx context.Context) error {
 	if err := r.ensureCurrent(ctx); err != nil {
 		return err
 	}
-	grown, err := r.resize(ctx, []resize{rollForward(r.d, r.sets)})
+	grown, err := r.resize(ctx, []resize{scaleUpNew(r.d, r.sets)})
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *reconciliation) roll(ctx context.Context) error {
 		r.reportRollout()
 		return nil
 	}
-	shrunk, err := r.resize(ctx, rollOff(r.d, r.sets))
+	shrunk, err := r.resize(ctx, scaleDownOld(r.d, r.sets))
 	if shrunk || err != nil {
 		// The status is reported even if the old ReplicaSets could not be scaled.
 		r.reportRollout()

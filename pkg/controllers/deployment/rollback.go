@@ -1,10 +1,14 @@
 package deployment
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
 )
@@ -20,9 +24,35 @@ func rollbackTarget(d *appsv1.Deployment) (int64, bool) {
 	return revision, err == nil
 }
 
+// rollBack restores an earlier template, or removes a request that cannot be carried out.
+func (r *reconciliation) rollBack(ctx context.Context, target int64) error {
+	if err := r.ensureCurrent(ctx); err != nil {
+		return err
+	}
+	// The status is written first, so that both writes are based on the latest state.
+	if err := r.writeStatus(ctx); err != nil {
+		return err
+	}
+	after, event, done := rolledBack(r.d, r.sets, target)
+	if !done {
+		r.Record(event)
+	}
+	updated, err := r.Client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating Deployment %s: %w", klog.KObj(r.stored), err)
+	}
+	r.owners.Wrote(r.stored, updated)
+	r.rebaseOn(updated)
+	if done {
+		event.About = r.d // as the write returned it
+		r.Record(event)
+	}
+	return nil
+}
+
 // rolledBack returns the Deployment after a rollback, or after giving it up: in both cases
 // without the request. If done is true, the event must be recorded only after the write.
-func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, news controller.Event, done bool) {
+func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, event controller.Event, done bool) {
 	after = d.DeepCopy()
 	delete(after.Annotations, appsv1.DeprecatedRollbackTo)
 	if target == 0 {

@@ -4,18 +4,18 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// rollForward returns the next size of the new ReplicaSet in a rolling update.
-func rollForward(d *appsv1.Deployment, sets replicaSets) resize {
+// scaleUpNew returns the next size of the new ReplicaSet in a rolling update.
+func scaleUpNew(d *appsv1.Deployment, sets replicaSets) resize {
 	if sizeOf(sets.current) > replicasOf(d) {
 		return resize{rs: sets.current, size: replicasOf(d)}
 	}
 	return resize{rs: sets.current, size: grownSize(d, sets)}
 }
 
-// rollOff returns how far a rolling update can scale down the old ReplicaSets, oldest first,
+// scaleDownOld returns how far a rolling update can scale down the old ReplicaSets, oldest first,
 // without going below the minimum of available pods. Unavailable pods are removed first; the
 // pods that the new ReplicaSet still lacks count as unavailable.
-func rollOff(d *appsv1.Deployment, sets replicaSets) []resize {
+func scaleDownOld(d *appsv1.Deployment, sets replicaSets) []resize {
 	withPods := active(sets.old)
 	pending := int64(sizeOf(sets.current)) - int64(sets.current.Status.AvailableReplicas)
 	budget := total(sets.all()) - int64(minAvailable(d)) - pending

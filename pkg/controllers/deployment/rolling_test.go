@@ -21,7 +21,7 @@ func TestRollForward(t *testing.T) {
 		{"no room", currentAnd(makeSet(1, 3), makeSet(2, 10)), 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := rollForward(makeDeployment(10), tc.sets); got.size != tc.want || got.rs != tc.sets.current || got.refresh {
+			if got := scaleUpNew(makeDeployment(10), tc.sets); got.size != tc.want || got.rs != tc.sets.current || got.refresh {
 				t.Errorf("rollForward() = %+v, want size %d", got, tc.want)
 			}
 		})
@@ -61,7 +61,7 @@ func TestRollOff(t *testing.T) {
 			currentAnd(makeSet(1, 5), makeSet(2, 10, available(0)), makeSet(3, 3, available(5))), map[string]int32{"web-2": 0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := sizes(rollOff(tc.d, tc.sets)); !maps.Equal(got, tc.want) {
+			if got := sizes(scaleDownOld(tc.d, tc.sets)); !maps.Equal(got, tc.want) {
 				t.Errorf("rollOff() = %v, want %v", got, tc.want)
 			}
 		})
@@ -82,9 +82,9 @@ func TestRollingUpdateKeepsWithinItsLimits(t *testing.T) {
 				if steps > 200 {
 					t.Fatal("the rollout does not end")
 				}
-				plan := []resize{rollForward(d, sets)}
+				plan := []resize{scaleUpNew(d, sets)}
 				if plan[0].apply(d) == nil {
-					plan = rollOff(d, sets)
+					plan = scaleDownOld(d, sets)
 				}
 				for _, step := range plan {
 					if sized := step.apply(d); sized != nil {

@@ -113,7 +113,7 @@ func isSaturated(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	return ok && desired == want && sizeOf(rs) == want && rs.Status.AvailableReplicas == want
 }
 
-// scaleInProportion spreads what was added or removed over the active ReplicaSets by their
+// scaleInProportion spreads the replicas to add or remove over the active ReplicaSets by their
 // size, so that a rollout in progress keeps its risk. The rounding remainder goes to the first.
 func scaleInProportion(d *appsv1.Deployment, withPods []*appsv1.ReplicaSet) []resize {
 	var allowed int64

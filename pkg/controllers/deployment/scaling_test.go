@@ -17,11 +17,11 @@ func TestIsScalingEvent(t *testing.T) {
 	}{
 		{"DEP-20: scaled for this number", currentAnd(makeSet(1, 10, scaledFor("10", "13"))), false},
 		{"DEP-20: scaled for another number", currentAnd(makeSet(1, 5, scaledFor("5", "7"))), true},
-		{"DEP-20: an old set counts", currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 5, scaledFor("5", "7"))), true},
-		{"DEP-20: an empty set does not", currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 0, scaledFor("5", "7"))), false},
-		{"DEP-20: a missing annotation does not", currentAnd(makeSet(1, 5)), false},
-		{"DEP-20: a bad annotation does not", currentAnd(makeSet(1, 5, scaledFor("-1", "7"))), false},
-		{"the maximum does not", currentAnd(makeSet(1, 10, scaledFor("10", "99"))), false},
+		{"DEP-20: an old set is scaled for another number", currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 5, scaledFor("5", "7"))), true},
+		{"DEP-20: an empty set does not count", currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 0, scaledFor("5", "7"))), false},
+		{"DEP-20: a missing annotation is no scaling event", currentAnd(makeSet(1, 5)), false},
+		{"DEP-20: a bad annotation is no scaling event", currentAnd(makeSet(1, 5, scaledFor("-1", "7"))), false},
+		{"the annotated maximum does not count", currentAnd(makeSet(1, 10, scaledFor("10", "99"))), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := isScalingEvent(d, tc.sets); got != tc.want {
@@ -42,8 +42,8 @@ func TestScaling(t *testing.T) {
 	}{
 		{"DEP-27a: no set at all", makeDeployment(10), replicaSets{}, none},
 		{"DEP-27a: the only active set", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 5), makeSet(3, 0)), map[string]int32{"web-2": 10}},
-		{"DEP-27a: none active: the new one", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 0)), map[string]int32{"web-1": 10}},
-		{"DEP-27a: none active and no new one: the newest", makeDeployment(10), oldOf(makeSet(2, 0), makeSet(3, 0)), map[string]int32{"web-3": 10}},
+		{"DEP-27a: no active set: the new one", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 0)), map[string]int32{"web-1": 10}},
+		{"DEP-27a: no active set and no new one: the newest", makeDeployment(10), oldOf(makeSet(2, 0), makeSet(3, 0)), map[string]int32{"web-3": 10}},
 		{"DEP-27b: a saturated new set: the old ones go", makeDeployment(10),
 			currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 3), makeSet(3, 0)), map[string]int32{"web-2": 0}},
 		{"DEP-27c, DEP-48: e2e: 10 to 30 with surge 3, 8/5 to 20/13", makeDeployment(30, surge3),
@@ -60,11 +60,11 @@ func TestScaling(t *testing.T) {
 			map[string]int32{"web-3": 4, "web-2": 3, "web-1": 3}},
 		{"DEP-27c: to nothing", makeDeployment(0, surge3),
 			currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 8, scaledFor("10", "13"))), map[string]int32{"web-1": 0, "web-2": 0}},
-		{"DEP-27c: without the annotation the status tells the former number", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
+		{"DEP-27c: without the annotation the status has the former number", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
 			currentAnd(makeSet(1, 5), makeSet(2, 5)), map[string]int32{"web-1": 10, "web-2": 10}},
-		{"DEP-27c: so it does if the annotation is 0", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
+		{"DEP-27c: with the annotation 0 the status has the former number", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
 			currentAnd(makeSet(1, 5, scaledFor("5", "0")), makeSet(2, 5, scaledFor("5", "0"))), map[string]int32{"web-1": 10, "web-2": 10}},
-		{"DEP-27c: without either all goes to the first", makeDeployment(20, rolling("0", "1")),
+		{"DEP-27c: without the annotation and the status all goes to the first", makeDeployment(20, rolling("0", "1")),
 			currentAnd(makeSet(1, 6), makeSet(2, 5)), map[string]int32{"web-1": 15, "web-2": 5}},
 		{"DEP-27c: at the limit only annotations are refreshed", makeDeployment(10, surge3),
 			currentAnd(makeSet(1, 5, scaledFor("9", "12")), makeSet(2, 8, scaledFor("9", "12"))), map[string]int32{"web-1": 5, "web-2": 8}},

@@ -1,11 +1,17 @@
 package deployment
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // observedStatus sums up the statuses of the ReplicaSets. Conditions other than Available and
@@ -55,4 +61,60 @@ func isComplete(d *appsv1.Deployment, status *appsv1.DeploymentStatus) bool {
 	want := replicasOf(d)
 	return status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want &&
 		status.ObservedGeneration >= d.Generation
+}
+
+// report computes the status of a Deployment that is not being rolled out.
+func (r *reconciliation) report() {
+	r.d.Status = observedStatus(r.d, r.sets, r.config.terminatingReplicas, r.Clock.Now())
+}
+
+// reportRollout computes the status and the progress of a rollout.
+func (r *reconciliation) reportRollout() {
+	r.d.Status = rolloutStatus(r.d, r.sets, r.config.terminatingReplicas, r.Clock.Now())
+	r.awaitsProgress = true
+}
+
+// writeStatus writes the status and the revision if they changed. Otherwise a rollout that may
+// be stuck is enqueued for when its deadline has passed.
+func (r *reconciliation) writeStatus(ctx context.Context) error {
+	switch urgencyOf(r.stored, r.d) {
+	case unchanged:
+		r.checkProgressLater()
+		return nil
+	case gradual:
+		if r.owners.PutOff(r.stored, numbersOf(r.d.Status), statusWindow) {
+			return nil
+		}
+	}
+	answer, err := r.Client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.d, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating the status of Deployment %s: %w", klog.KObj(r.stored), err)
+	}
+	updated := *r.d
+	updated.ObjectMeta = answer.ObjectMeta
+	hadEffect := updated.ResourceVersion != r.stored.ResourceVersion
+	r.owners.WroteStatus(r.stored, &updated)
+	r.rebaseOn(&updated)
+	if !hadEffect {
+		r.checkProgressLater() // no event follows
+	}
+	return nil
+}
+
+func (r *reconciliation) checkProgressLater() {
+	if !r.awaitsProgress {
+		return
+	}
+	if delay, ok := progressCheck(r.d, r.Clock.Now()); ok {
+		r.owners.EnqueueAfter(r.stored, delay)
+	}
+}
+
+// rebaseOn bases the rest of the reconcile on the object that a write returned.
+func (r *reconciliation) rebaseOn(updated *appsv1.Deployment) {
+	r.stored, r.d = updated, updated.DeepCopy()
+}
+
+func (r *reconciliation) setCondition(c appsv1.DeploymentCondition) {
+	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
 }

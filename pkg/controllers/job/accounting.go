@@ -26,7 +26,7 @@ const maxUncounted = 500
 // A crash between any two steps loses and repeats nothing (kubernetes/kubernetes#104666). This
 // file holds the decisions; track makes the requests in between.
 type accounting struct {
-	o *observation
+	r *reconciliation
 	// tracked are the pods that may still have the finalizer.
 	tracked sets.Set[types.UID]
 	// removable are the pods whose finalizer can be removed once the status is written.
@@ -41,25 +41,25 @@ type accounting struct {
 	newIndexes map[int]bool
 }
 
-func newAccounting(o *observation, changed bool) *accounting {
+func newAccounting(r *reconciliation, changed bool) *accounting {
 	a := &accounting{
-		o:          o,
+		r:          r,
 		tracked:    sets.New[types.UID](),
 		changed:    changed,
 		handled:    map[batchv1.PodFailurePolicyAction]int{},
 		newIndexes: map[int]bool{},
 	}
-	for _, pod := range o.pods {
-		if o.tracks(pod) {
+	for _, pod := range r.pods {
+		if r.tracks(pod) {
 			a.tracked.Insert(pod.UID)
 		}
 	}
 	return a
 }
 
-// settle moves pods that have lost their finalizer from the UIDs in the status to its counters.
-func (a *accounting) settle() {
-	status := &a.o.job.Status
+// moveToCounters moves pods that have lost their finalizer from the UIDs in the status to its counters.
+func (a *accounting) moveToCounters() {
+	status := &a.r.job.Status
 	uncounted := status.UncountedTerminatedPods
 	status.Succeeded += a.keepTracked(&uncounted.Succeeded)
 	status.Failed += a.keepTracked(&uncounted.Failed)
@@ -82,22 +82,22 @@ func (a *accounting) keepTracked(uids *[]types.UID) (dropped int32) {
 // count chooses the pods whose finalizer can be removed and adds them to the status. For an
 // Indexed Job, those with the lowest indexes come first.
 func (a *accounting) count() {
-	all := a.o.pods
-	if isIndexed(a.o.job) {
+	all := a.r.pods
+	if isIndexed(a.r.job) {
 		all = slices.Clone(all)
 		slices.SortStableFunc(all, func(x, y *corev1.Pod) int { return cmp.Compare(indexOf(x), indexOf(y)) })
 	}
-	uncounted := a.o.job.Status.UncountedTerminatedPods
+	uncounted := a.r.job.Status.UncountedTerminatedPods
 	failed, succeeded := sets.New(uncounted.Failed...), sets.New(uncounted.Succeeded...)
 	for _, pod := range all {
-		if !a.o.tracks(pod) || !a.isRemovable(pod) {
+		if !a.r.tracks(pod) || !a.isRemovable(pod) {
 			continue
 		}
 		a.removable = append(a.removable, pod)
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded && !failed.Has(pod.UID):
 			a.countSuccess(pod, succeeded)
-		case a.o.isFailed(pod) || a.o.end != nil && a.o.end.Type != batchv1.JobSuccessCriteriaMet:
+		case a.r.isFailed(pod) || a.r.end != nil && a.r.end.Type != batchv1.JobSuccessCriteriaMet:
 			// Pods that have not finished when the Job fails count as failed.
 			a.countFailure(pod, failed)
 		}
@@ -109,15 +109,15 @@ func (a *accounting) count() {
 }
 
 func (a *accounting) isRemovable(pod *corev1.Pod) bool {
-	if a.o.job.DeletionTimestamp != nil || a.o.end != nil || pod.Status.Phase == corev1.PodSucceeded {
+	if a.r.job.DeletionTimestamp != nil || a.r.end != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
-	return a.o.isFailed(pod) && a.o.indexed.retained[indexOf(pod)] != pod
+	return a.r.isFailed(pod) && a.r.indexed.retained[indexOf(pod)] != pod
 }
 
 func (a *accounting) countSuccess(pod *corev1.Pod, known sets.Set[types.UID]) {
-	if isIndexed(a.o.job) {
-		if i := indexOf(pod); a.o.validIndex(i) && !a.o.indexed.counted.has(i) && !a.o.indexed.failed.has(i) {
+	if isIndexed(a.r.job) {
+		if i := indexOf(pod); a.r.validIndex(i) && !a.r.indexed.counted.has(i) && !a.r.indexed.failed.has(i) {
 			a.newIndexes[i] = true
 		}
 		return
@@ -125,23 +125,23 @@ func (a *accounting) countSuccess(pod *corev1.Pod, known sets.Set[types.UID]) {
 	if known.Has(pod.UID) {
 		return
 	}
-	uncounted := a.o.job.Status.UncountedTerminatedPods
+	uncounted := a.r.job.Status.UncountedTerminatedPods
 	uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
 	a.changed = true
 }
 
 func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
-	if known.Has(pod.UID) || isIndexed(a.o.job) && !a.o.validIndex(indexOf(pod)) {
+	if known.Has(pod.UID) || isIndexed(a.r.job) && !a.r.validIndex(indexOf(pod)) {
 		return
 	}
-	v := a.o.verdict(pod)
+	v := a.r.verdict(pod)
 	if v.action != "" {
 		a.handled[v.action]++
 	}
 	if !v.counts() {
 		return
 	}
-	uncounted := a.o.job.Status.UncountedTerminatedPods
+	uncounted := a.r.job.Status.UncountedTerminatedPods
 	uncounted.Failed = append(uncounted.Failed, pod.UID)
 	a.changed = true
 }
@@ -150,17 +150,17 @@ func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
 // next reconcile. These keep their finalizer, and an index is never counted twice; so success
 // is never reported with fewer indexes than it requires.
 func (a *accounting) reportIndexes() {
-	if !isIndexed(a.o.job) {
+	if !isIndexed(a.r.job) {
 		return
 	}
-	status := &a.o.job.Status
-	completed := a.o.indexed.succeeded
+	status := &a.r.job.Status
+	completed := a.r.indexed.succeeded
 	if text, n := completed.String(), int32(completed.count()); text != status.CompletedIndexes || n != status.Succeeded {
 		status.CompletedIndexes, status.Succeeded, a.changed = text, n, true
 	}
 	var failed *string
-	if hasBackoffPerIndex(a.o.job) {
-		failed = ptr.To(a.o.indexed.failed.String())
+	if hasBackoffPerIndex(a.r.job) {
+		failed = ptr.To(a.r.indexed.failed.String())
 	}
 	if !ptr.Equal(status.FailedIndexes, failed) {
 		status.FailedIndexes, a.changed = failed, true
@@ -169,7 +169,7 @@ func (a *accounting) reportIndexes() {
 
 // announceEnd sets the condition that reports how the Job will end.
 func (a *accounting) announceEnd() {
-	job, end := a.o.job, a.o.end
+	job, end := a.r.job, a.r.end
 	switch {
 	case end == nil:
 		return
@@ -182,16 +182,16 @@ func (a *accounting) announceEnd() {
 
 // declareEnd sets and returns the terminal condition if all pods of the Job are accounted for.
 func (a *accounting) declareEnd() *batchv1.JobCondition {
-	job, end := a.o.job, a.o.end
+	job, end := a.r.job, a.r.end
 	uncounted := job.Status.UncountedTerminatedPods
-	if end == nil || a.full || a.o.terminating > 0 || len(uncounted.Succeeded)+len(uncounted.Failed) > 0 {
+	if end == nil || a.full || a.r.terminating > 0 || len(uncounted.Succeeded)+len(uncounted.Failed) > 0 {
 		return nil
 	}
 	kind := batchv1.JobFailed
 	if end.Type == batchv1.JobSuccessCriteriaMet {
 		kind = batchv1.JobComplete
 	}
-	terminal := newCondition(kind, corev1.ConditionTrue, end.Reason, end.Message, a.o.now)
+	terminal := newCondition(kind, corev1.ConditionTrue, end.Reason, end.Message, a.r.now)
 	ensureCondition(job, terminal)
 	if job.Status.StartTime == nil && ptr.Deref(job.Spec.Completions, 1) > 0 {
 		// It is suspended. The API server refuses the end of a Job that has not started, unless it has nothing to do.
@@ -214,16 +214,16 @@ func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Ti
 }
 
 // reportCounts writes the pod counts to the status and reports whether any has changed.
-func (o *observation) reportCounts() bool {
-	status := &o.job.Status
-	active := o.activeCount()
+func (r *reconciliation) reportCounts() bool {
+	status := &r.job.Status
+	active := r.activeCount()
 	var terminating *int32
-	if o.told {
-		terminating = ptr.To(o.terminating)
+	if r.reportsTerminating {
+		terminating = ptr.To(r.terminating)
 	}
-	same := status.Active == active && ptr.Equal(status.Ready, &o.ready) && ptr.Equal(status.Terminating, terminating)
+	same := status.Active == active && ptr.Equal(status.Ready, &r.ready) && ptr.Equal(status.Terminating, terminating)
 	if !same {
-		status.Active, status.Ready, status.Terminating = active, ptr.To(o.ready), terminating
+		status.Active, status.Ready, status.Terminating = active, ptr.To(r.ready), terminating
 	}
 	return !same
 }

@@ -16,9 +16,9 @@ import (
 )
 
 // account does what the first half of track does to the status.
-func account(o *observation) *accounting {
-	a := newAccounting(o, false)
-	a.settle()
+func account(r *reconciliation) *accounting {
+	a := newAccounting(r, false)
+	a.moveToCounters()
 	a.count()
 	a.reportIndexes()
 	a.announceEnd()
@@ -26,9 +26,9 @@ func account(o *observation) *accounting {
 }
 
 func accountText(a *accounting) string {
-	s := a.o.job.Status
+	s := a.r.job.Status
 	text := fmt.Sprintf("succeeded %d failed %d uncounted %v %v", s.Succeeded, s.Failed, s.UncountedTerminatedPods.Succeeded, s.UncountedTerminatedPods.Failed)
-	if isIndexed(a.o.job) {
+	if isIndexed(a.r.job) {
 		text += fmt.Sprintf(" completed %q", s.CompletedIndexes)
 		if s.FailedIndexes != nil {
 			text += fmt.Sprintf(" failed %q", *s.FailedIndexes)
@@ -94,17 +94,17 @@ func TestAccounting(t *testing.T) {
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "4" removable [f] changed true`},
 		{"JOB-48, JOB-61: a failed pod is retained for its index", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" failed "" removable [] changed true`},
-		{"JOB-61: until its replacement runs", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4)), newPod("r", atIndex(4))), nil,
+		{"JOB-61: a failed pod is not retained once its replacement runs", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4)), newPod("r", atIndex(4))), nil,
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "" removable [f] changed true`},
-		{"JOB-48: or the job ends", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), fails,
+		{"JOB-48: a failed pod is not retained once the Job ends", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), fails,
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "" removable [f] changed true`},
 		{"failed indexes are taken back with the limit per index", newJob(indexed, sized(9, 9), func(j *batchv1.Job) { j.Status.FailedIndexes = ptr.To("4") }), nil, nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" removable [] changed true`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := look(test.job, test.pods...)
-			o.end = test.end
-			if got := accountText(account(o)); got != test.want {
+			r := look(test.job, test.pods...)
+			r.end = test.end
+			if got := accountText(account(r)); got != test.want {
 				t.Errorf("\n got %s\nwant %s", got, test.want)
 			}
 		})
@@ -113,20 +113,20 @@ func TestAccounting(t *testing.T) {
 
 // Pins JOB-46.
 func TestRemovedFinalizersAreNotCountedAgain(t *testing.T) {
-	o := look(newJob(func(j *batchv1.Job) {
+	r := look(newJob(func(j *batchv1.Job) {
 		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"s"}}
 	}), newPod("s", succeeded))
-	o.removed.Insert("s")
-	if got, want := accountText(account(o)), "succeeded 1 failed 0 uncounted [] [] removable [] changed true"; got != want {
+	r.removed.Insert("s")
+	if got, want := accountText(account(r)), "succeeded 1 failed 0 uncounted [] [] removable [] changed true"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 // Pins JOB-49.
 func TestIndexesOfPodsThatLostTheirFinalizerUnseenAreReported(t *testing.T) {
-	o := look(newJob(indexed, sized(3, 3)), newPod("s", succeeded, atIndex(1)))
-	o.removed.Insert("s")
-	if got, want := accountText(account(o)), `succeeded 1 failed 0 uncounted [] [] completed "1" removable [] changed true`; got != want {
+	r := look(newJob(indexed, sized(3, 3)), newPod("s", succeeded, atIndex(1)))
+	r.removed.Insert("s")
+	if got, want := accountText(account(r)), `succeeded 1 failed 0 uncounted [] [] completed "1" removable [] changed true`; got != want {
 		t.Errorf("T4: got %s, want %s", got, want)
 	}
 }
@@ -183,10 +183,10 @@ func TestEndIsAnnouncedOnce(t *testing.T) {
 		{"success", func(*batchv1.Job) {}, batchv1.JobSuccessCriteriaMet, "SuccessCriteriaMet=True R"},
 		{"success announced before", withStatusCondition(batchv1.JobSuccessCriteriaMet, "True", "R"), batchv1.JobSuccessCriteriaMet, "SuccessCriteriaMet=True R"},
 	} {
-		o := look(newJob(test.was))
-		o.end = newCondition(test.end, corev1.ConditionTrue, "R", "m", start)
-		account(o)
-		if got := conditionsOf(o.job); got != test.want {
+		r := look(newJob(test.was))
+		r.end = newCondition(test.end, corev1.ConditionTrue, "R", "m", start)
+		account(r)
+		if got := conditionsOf(r.job); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
@@ -196,29 +196,29 @@ func TestDeclareEnd(t *testing.T) {
 	success := newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, "R", "m", start)
 	for _, test := range []struct {
 		name   string
-		change func(*observation, *accounting)
+		change func(*reconciliation, *accounting)
 		want   string
 	}{
-		{"JOB-53: complete", func(o *observation, _ *accounting) {}, "Complete R: m"},
-		{"JOB-53: failed after it was announced just now", func(o *observation, _ *accounting) { o.end = o.fail("R", "m") }, "Failed R: m"},
-		{"JOB-53: failed after it was announced before", func(o *observation, _ *accounting) {
-			o.end = newCondition(batchv1.JobFailed, corev1.ConditionTrue, "R", "m", start)
+		{"JOB-53: complete", func(r *reconciliation, _ *accounting) {}, "Complete R: m"},
+		{"JOB-53: failed after it was announced just now", func(r *reconciliation, _ *accounting) { r.end = r.fail("R", "m") }, "Failed R: m"},
+		{"JOB-53: failed after it was announced before", func(r *reconciliation, _ *accounting) {
+			r.end = newCondition(batchv1.JobFailed, corev1.ConditionTrue, "R", "m", start)
 		}, "Failed R: m"},
-		{"goes on", func(o *observation, _ *accounting) { o.end = nil }, ""},
-		{"JOB-48d, JOB-53: too many pods for once", func(_ *observation, a *accounting) { a.full = true }, ""},
-		{"JOB-53: pods are terminating", func(o *observation, _ *accounting) { o.terminating = 1 }, ""},
-		{"JOB-53: pods are not accounted for", func(o *observation, _ *accounting) {
-			o.job.Status.UncountedTerminatedPods.Failed = []types.UID{"f"}
+		{"goes on", func(r *reconciliation, _ *accounting) { r.end = nil }, ""},
+		{"JOB-48d, JOB-53: too many pods for once", func(_ *reconciliation, a *accounting) { a.full = true }, ""},
+		{"JOB-53: pods are terminating", func(r *reconciliation, _ *accounting) { r.terminating = 1 }, ""},
+		{"JOB-53: pods are not accounted for", func(r *reconciliation, _ *accounting) {
+			r.job.Status.UncountedTerminatedPods.Failed = []types.UID{"f"}
 		}, ""},
 	} {
-		o := look(newJob(started))
-		o.end = success
-		a := newAccounting(o, false)
-		test.change(o, a)
+		r := look(newJob(started))
+		r.end = success
+		a := newAccounting(r, false)
+		test.change(r, a)
 		if got := conditionText(a.declareEnd()); got != test.want || a.changed != (test.want != "") {
 			t.Errorf("%s: %q, changed %t", test.name, got, a.changed)
 		}
-		if at := o.job.Status.CompletionTime; (at != nil) != strings.HasPrefix(test.want, "Complete ") {
+		if at := r.job.Status.CompletionTime; (at != nil) != strings.HasPrefix(test.want, "Complete ") {
 			t.Errorf("%s: completed at %v", test.name, at)
 		}
 	}
@@ -227,9 +227,9 @@ func TestDeclareEnd(t *testing.T) {
 // Pins JOB-127.
 func TestCompletionIsNotBeforeTheStart(t *testing.T) {
 	job := newJob(func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: start.Add(3 * time.Second)} })
-	o := look(job)
-	o.end = newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, "R", "m", start)
-	newAccounting(o, false).declareEnd()
+	r := look(job)
+	r.end = newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, "R", "m", start)
+	newAccounting(r, false).declareEnd()
 	if !job.Status.CompletionTime.Equal(job.Status.StartTime) {
 		t.Errorf("completed at %v", job.Status.CompletionTime)
 	}
@@ -237,12 +237,12 @@ func TestCompletionIsNotBeforeTheStart(t *testing.T) {
 
 // Pins JOB-43.
 func TestCountsAreReportedWhenTheyDiffer(t *testing.T) {
-	o := look(newJob())
-	if !o.reportCounts() || o.reportCounts() {
+	r := look(newJob())
+	if !r.reportCounts() || r.reportCounts() {
 		t.Error("zero is not reported just once")
 	}
-	o.created.Add(2)
-	if !o.reportCounts() || o.job.Status.Active != 2 {
-		t.Errorf("active are %d", o.job.Status.Active)
+	r.created.Add(2)
+	if !r.reportCounts() || r.job.Status.Active != 2 {
+		t.Errorf("active are %d", r.job.Status.Active)
 	}
 }

@@ -51,13 +51,13 @@ func (r backoffRecord) after(succeeded, failed []*corev1.Pod, now time.Time) bac
 	return r
 }
 
-// lastBackoff returns the backoff record of a Job. A failure in the future is one of this moment, and remains so: if
-// the clock was set back, no pod would be replaced until it is there again.
+// lastBackoff returns the backoff record of a Job. A failure in the future is one of this moment, and remains so:
+// otherwise, after the clock was set back, no pod would be replaced until it had caught up.
 func (c *jobController) lastBackoff(job types.NamespacedName, uid types.UID, now time.Time) backoffRecord {
-	r, ok := c.backoffs.get(job, uid)
+	r, ok := c.memory.backoffs.get(job, uid)
 	if ok && r.last.After(now) {
 		r.last = now
-		c.backoffs.set(job, uid, r)
+		c.memory.backoffs.set(job, uid, r)
 	}
 	return r
 }
@@ -78,7 +78,7 @@ func backoffWait(failures int, last, now time.Time) time.Duration {
 }
 
 // sightings are when pods were first seen that finish in the future, because the clock of their
-// node is ahead. The finish itself would put off their replacement for as long.
+// node is ahead. Using that finish time would delay their replacement by the skew of the clock.
 type sightings map[types.UID]time.Time
 
 // next returns the sightings of pods, which may be new.
@@ -109,14 +109,14 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// sight updates the sightings of the pods that are to be replaced in a Job with a limit per index.
-func (c *jobController) sight(o *observation) {
-	known, remembered := c.sightings.get(o.key, o.job.UID)
-	o.sightings = known.next(o.indexed.retained, o.now)
+// updateSightings updates the sightings of the pods that are to be replaced in a Job with a limit per index.
+func (c *jobController) updateSightings(r *reconciliation) {
+	known, remembered := c.memory.sightings.get(r.key, r.job.UID)
+	r.sightings = known.next(r.indexed.retained, r.now)
 	switch {
-	case len(o.sightings) > 0:
-		c.sightings.set(o.key, o.job.UID, o.sightings)
+	case len(r.sightings) > 0:
+		c.memory.sightings.set(r.key, r.job.UID, r.sightings)
 	case remembered:
-		c.sightings.drop(o.key, o.job.UID)
+		c.memory.sightings.drop(r.key, r.job.UID)
 	}
 }

@@ -81,24 +81,24 @@ func Descriptor() controller.Descriptor {
 			batchv1.SchemeGroupVersion.WithResource("jobs"),
 			corev1.SchemeGroupVersion.WithResource("pods"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs int
 	// Feature gates.
-	staleConsistency          bool
+	requireFresh              bool
 	resetStartTimeOfSuspended bool
 	gangScheduling            bool
 	podReplacementPolicy      bool
 	managedBy                 bool
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs:           int(*c.Controllers.Job.ConcurrentSyncs),
-		staleConsistency:          gates.Enabled(c, gates.StaleControllerConsistencyJob),
+		requireFresh:              gates.Enabled(c, gates.StaleControllerConsistencyJob),
 		resetStartTimeOfSuspended: gates.Enabled(c, gates.MutableSchedulingDirectivesForSuspendedJobs),
 		gangScheduling:            gates.Enabled(c, gates.WorkloadWithJob) && gates.Enabled(c, gates.GenericWorkload),
 		podReplacementPolicy:      gates.Enabled(c, gates.JobPodReplacementPolicy),
@@ -107,8 +107,8 @@ func valueOf(c *controller.Config) value {
 }
 
 // Resources implements controller.ResourceReader.
-func (v value) Resources() []schema.GroupVersionResource {
-	if !v.gangScheduling {
+func (cfg config) Resources() []schema.GroupVersionResource {
+	if !cfg.gangScheduling {
 		return nil
 	}
 	return []schema.GroupVersionResource{
@@ -119,7 +119,7 @@ func (v value) Resources() []schema.GroupVersionResource {
 
 type jobController struct {
 	controller.Env
-	value   value
+	config  config
 	metrics *controllerMetrics
 
 	owners        *owners.Owners[*batchv1.Job]
@@ -127,39 +127,35 @@ type jobController struct {
 	byOwner       index.Pods
 	withFinalizer trackedPods
 	podControl    pods.Tracked
-	backoffs      memories[backoffRecord]
-	sightings     memories[sightings]
-	removals      *removals
-	missed        *missedPods
-	finished      memories[time.Time] // when this process finished Jobs
-	gangs         *gangs              // nil unless the gate is on
+	memory        memory
+	gangs         *gangs // nil unless the gate is on
 
 	orphanQueue reconcile.Queue[orphan]
 	orphanLoop  *reconcile.Loop[orphan]
 }
 
-func newController(env controller.Env, v value) (*jobController, error) {
+func newController(env controller.Env, cfg config) (*jobController, error) {
 	jobs, podInformer := env.Informers.Batch().V1().Jobs().Informer(), env.Informers.Core().V1().Pods()
 	c := &jobController{
 		Env:           env,
-		value:         v,
+		config:        cfg,
 		metrics:       newMetrics(env.Metrics),
 		podLister:     podInformer.Lister(),
 		byOwner:       index.NewPods(podInformer.Informer()),
 		withFinalizer: newTrackedPods(podInformer.Informer()),
-		gangs:         newGangs(env, v.gangScheduling),
-		missed:        newMissedPods(env.Clock),
+		gangs:         newGangs(env, cfg.gangScheduling),
 	}
-	c.removals = newRemovals(c.cachedPod, podInformer.Informer().GetStore().LastStoreSyncResourceVersion, env.Clock)
+	c.memory.missed = newMissedPods(env.Clock)
+	c.memory.removals = newRemovals(c.cachedPod, podInformer.Informer().GetStore().LastStoreSyncResourceVersion, env.Clock)
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
 		Kind: jobKind, Resource: jobResource, Informer: jobs, Live: c.live, Selector: selectorOf,
 		DependentStores: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},
-		RequireFresh:    v.staleConsistency, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.forget,
-		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: v.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
+		RequireFresh:    cfg.requireFresh, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.memory.forget,
+		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: cfg.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.orphanLoop = reconcile.New(env, reconcile.Options[orphan]{
-		Queue: "job_orphan_pod", Workers: v.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
+		Queue: "job_orphan_pod", Workers: cfg.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
 	}, c.reconcileOrphan)
 	c.orphanQueue = c.orphanLoop
 	c.watch(jobs, podInformer.Informer())

@@ -10,10 +10,10 @@ import (
 )
 
 // decideEnd returns the condition that ends the Job, nil if it continues. The first of these
-// decides: what was reported before, failure, success.
-func (o *observation) decideEnd() *batchv1.JobCondition {
+// decides: a result that was reported before, failure, success.
+func (r *reconciliation) decideEnd() *batchv1.JobCondition {
 	for _, rule := range []func() *batchv1.JobCondition{
-		o.decidedBefore, o.failedByPolicy, o.pastBackoffLimit, o.pastDeadline, o.failedIndexes, o.succeededByPolicy,
+		r.decidedBefore, r.failedByPolicy, r.pastBackoffLimit, r.pastDeadline, r.failedIndexes, r.succeededByPolicy,
 	} {
 		if condition := rule(); condition != nil {
 			return condition
@@ -22,41 +22,41 @@ func (o *observation) decideEnd() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *observation) fail(reason, message string) *batchv1.JobCondition {
-	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
+func (r *reconciliation) fail(reason, message string) *batchv1.JobCondition {
+	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, r.now)
 }
 
 // decidedBefore returns the result that was reported before. A Job whose failure has been
 // reported becomes Failed directly.
-func (o *observation) decidedBefore() *batchv1.JobCondition {
-	if c := trueCondition(o.job, batchv1.JobSuccessCriteriaMet); c != nil {
+func (r *reconciliation) decidedBefore() *batchv1.JobCondition {
+	if c := trueCondition(r.job, batchv1.JobSuccessCriteriaMet); c != nil {
 		return c.DeepCopy()
 	}
-	if c := trueCondition(o.job, batchv1.JobFailureTarget); c != nil {
-		return newCondition(batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message, o.now)
+	if c := trueCondition(r.job, batchv1.JobFailureTarget); c != nil {
+		return newCondition(batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message, r.now)
 	}
 	return nil
 }
 
-func (o *observation) failedByPolicy() *batchv1.JobCondition {
-	if o.job.Spec.PodFailurePolicy == nil {
+func (r *reconciliation) failedByPolicy() *batchv1.JobCondition {
+	if r.job.Spec.PodFailurePolicy == nil {
 		return nil
 	}
-	for _, pod := range o.pods {
-		if !o.isFailed(pod) {
+	for _, pod := range r.pods {
+		if !r.isFailed(pod) {
 			continue
 		}
-		if v := o.verdict(pod); v.action == batchv1.PodFailurePolicyActionFailJob {
-			return o.fail(batchv1.JobReasonPodFailurePolicy, v.message)
+		if v := r.verdict(pod); v.action == batchv1.PodFailurePolicyActionFailJob {
+			return r.fail(batchv1.JobReasonPodFailurePolicy, v.message)
 		}
 	}
 	return nil
 }
 
-func (o *observation) pastBackoffLimit() *batchv1.JobCondition {
-	limit := backoffLimit(o.job)
-	if o.failed > limit || restartedTooOften(o.job, o.pods, limit) {
-		return o.fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+func (r *reconciliation) pastBackoffLimit() *batchv1.JobCondition {
+	limit := backoffLimit(r.job)
+	if r.failed > limit || restartedTooOften(r.job, r.pods, limit) {
+		return r.fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	}
 	return nil
 }
@@ -92,20 +92,20 @@ func restartedTooOften(job *batchv1.Job, all []*corev1.Pod, limit int32) bool {
 	return restarts >= limit
 }
 
-// pastDeadline does not judge a Job that is about to be resumed: its start time, which is that of its first start if it
-// was kept, is set anew together with the condition.
-func (o *observation) pastDeadline() *batchv1.JobCondition {
-	if isSuspended(o.job) || trueCondition(o.job, batchv1.JobSuspended) != nil {
+// pastDeadline does not judge a Job that is about to be resumed: its start time, possibly still that of its first run,
+// is reset together with the condition.
+func (r *reconciliation) pastDeadline() *batchv1.JobCondition {
+	if isSuspended(r.job) || trueCondition(r.job, batchv1.JobSuspended) != nil {
 		return nil
 	}
-	remaining, ok := untilDeadline(o.job, o.now)
+	remaining, ok := untilDeadline(r.job, r.now)
 	if !ok {
 		return nil
 	}
 	if remaining <= 0 {
-		return o.fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+		return r.fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	}
-	o.wakeUp(remaining)
+	r.wakeUp(remaining)
 	return nil
 }
 
@@ -121,41 +121,41 @@ func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
 	return job.Status.StartTime.Add(deadline).Sub(now), true // does not overflow
 }
 
-func (o *observation) failedIndexes() *batchv1.JobCondition {
-	if !hasBackoffPerIndex(o.job) {
+func (r *reconciliation) failedIndexes() *batchv1.JobCondition {
+	if !hasBackoffPerIndex(r.job) {
 		return nil
 	}
-	failed := o.indexed.failed.count()
+	failed := r.indexed.failed.count()
 	switch {
-	case o.job.Spec.MaxFailedIndexes != nil && failed > int(*o.job.Spec.MaxFailedIndexes):
-		return o.fail(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
-	case failed > 0 && failed+o.indexed.succeeded.count() >= completionsOf(o.job):
-		return o.fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	case r.job.Spec.MaxFailedIndexes != nil && failed > int(*r.job.Spec.MaxFailedIndexes):
+		return r.fail(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case failed > 0 && failed+r.indexed.succeeded.count() >= completionsOf(r.job):
+		return r.fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 	}
 	return nil
 }
 
-func (o *observation) succeededByPolicy() *batchv1.JobCondition {
-	if !isIndexed(o.job) {
+func (r *reconciliation) succeededByPolicy() *batchv1.JobCondition {
+	if !isIndexed(r.job) {
 		return nil
 	}
-	message, ok := judgeSuccess(o.job.Spec.SuccessPolicy, completionsOf(o.job), o.indexed.succeeded)
+	message, ok := judgeSuccess(r.job.Spec.SuccessPolicy, completionsOf(r.job), r.indexed.succeeded)
 	if !ok {
 		return nil
 	}
-	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, message, o.now)
+	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, message, r.now)
 }
 
 // reachedCompletions returns the condition of success if enough pods have succeeded and none is
 // running.
-func (o *observation) reachedCompletions(active int32) *batchv1.JobCondition {
-	done := o.succeeded > 0
-	if o.job.Spec.Completions != nil {
-		done = o.succeeded >= *o.job.Spec.Completions
+func (r *reconciliation) reachedCompletions(active int32) *batchv1.JobCondition {
+	done := r.succeeded > 0
+	if r.job.Spec.Completions != nil {
+		done = r.succeeded >= *r.job.Spec.Completions
 	}
 	if !done || active > 0 {
 		return nil
 	}
 	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue,
-		batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods", o.now)
+		batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods", r.now)
 }

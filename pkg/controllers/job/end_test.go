@@ -58,7 +58,7 @@ func TestDecideEnd(t *testing.T) {
 		{"JOB-40b: failure was reported as false", newJob(withStatusCondition(batchv1.JobFailureTarget, "False", "X")), nil, ""},
 		{"JOB-40c: a rule fails the job", newJob(limit(0), withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0))), byPolicy},
 		{"JOB-40c: a pod that was counted still fails the job", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), untracked)), byPolicy},
-		{"JOB-40c: a pod that has not failed does not", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), inPhase(corev1.PodRunning))), ""},
+		{"JOB-40c: a rule does not apply to a pod that has not failed", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), inPhase(corev1.PodRunning))), ""},
 		{"JOB-40d: failures up to the limit", newJob(limit(1)), pods(newPod("p", failed)), ""},
 		{"JOB-40d: failures past the limit", newJob(limit(1)), pods(newPod("p", failed), newPod("q", failed)), tooMany},
 		{"JOB-37, JOB-40d: failures counted before", newJob(limit(3), func(j *batchv1.Job) {
@@ -102,9 +102,9 @@ func TestDecideEnd(t *testing.T) {
 
 // Pins JOB-40e.
 func TestDeadlineIsWaitedFor(t *testing.T) {
-	o := look(newJob(started, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](3630) }))
-	if o.decideEnd() != nil || !slices.Equal(o.wakeUps, []time.Duration{30 * time.Second}) {
-		t.Errorf("woken up after %v", o.wakeUps)
+	r := look(newJob(started, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](3630) }))
+	if r.decideEnd() != nil || !slices.Equal(r.wakeUps, []time.Duration{30 * time.Second}) {
+		t.Errorf("woken up after %v", r.wakeUps)
 	}
 }
 
@@ -123,12 +123,12 @@ func TestReachedCompletions(t *testing.T) {
 		{-1, 1, 1, false},
 		{-1, 1, 0, true},
 	} {
-		o := look(newJob(sized(test.completions, 1), func(j *batchv1.Job) { j.Status.Succeeded = test.succeeded }))
+		r := look(newJob(sized(test.completions, 1), func(j *batchv1.Job) { j.Status.Succeeded = test.succeeded }))
 		want := ""
 		if test.want {
 			want = "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods"
 		}
-		if got := conditionText(o.reachedCompletions(test.active)); got != want {
+		if got := conditionText(r.reachedCompletions(test.active)); got != want {
 			t.Errorf("%+v: %q", test, got)
 		}
 	}
@@ -145,8 +145,8 @@ func TestObserveCountsPods(t *testing.T) {
 		newPod("s", succeeded), newPod("f", failed), newPod("us", succeeded), newPod("uf", failed),
 		newPod("gone-s", succeeded, untracked), newPod("gone-f", failed, untracked), newPod("removed", succeeded),
 	}
-	o := observe(job, replacementOf(job, true), all, sets.New[types.UID]("removed"), backoffRecord{}, start)
-	got := fmt.Sprint(len(o.active), o.ready, o.terminating, o.succeeded, o.failed, controllertest.Names(o.newSucceeded), controllertest.Names(o.newFailed))
+	r := observe(job, replacementOf(job, true), all, sets.New[types.UID]("removed"), backoffRecord{}, start)
+	got := fmt.Sprint(len(r.active), r.ready, r.terminating, r.succeeded, r.failed, controllertest.Names(r.newSucceeded), controllertest.Names(r.newFailed))
 	if want := "2 1 1 12 23 [s] [f leaving]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -157,12 +157,12 @@ func TestObserveCountsPods(t *testing.T) {
 
 // Pins JOB-38.
 func TestObserveStartsNoSuspendedJob(t *testing.T) {
-	o := look(newJob(suspended))
-	if o.job.Status.StartTime != nil || o.job.Status.UncountedTerminatedPods == nil {
-		t.Errorf("the status is %+v", o.job.Status)
+	r := look(newJob(suspended))
+	if r.job.Status.StartTime != nil || r.job.Status.UncountedTerminatedPods == nil {
+		t.Errorf("the status is %+v", r.job.Status)
 	}
 	earlier := metav1.NewTime(start.Add(-time.Hour))
-	if o := look(newJob(started)); !o.job.Status.StartTime.Equal(&earlier) {
-		t.Errorf("the start time is %v", o.job.Status.StartTime)
+	if r := look(newJob(started)); !r.job.Status.StartTime.Equal(&earlier) {
+		t.Errorf("the start time is %v", r.job.Status.StartTime)
 	}
 }

@@ -22,7 +22,7 @@ type fixture struct {
 }
 
 // newFixture makes a controller over the objects, which are both stored and cached.
-func newFixture(t testing.TB, v value, objects ...runtime.Object) *fixture {
+func newFixture(t testing.TB, cfg config, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...), orphans: &controllertest.Queue[orphan]{}}
 	f.CompleteWrites("pods")
@@ -34,7 +34,7 @@ func newFixture(t testing.TB, v value, objects ...runtime.Object) *fixture {
 		}
 		return nil
 	})
-	f.c = must.Get(newController(f.Env.Env, v))(t)
+	f.c = must.Get(newController(f.Env.Env, cfg))(t)
 	f.Work, f.c.owners.Queue, f.c.orphanQueue = f.c.owners.Reconcile, f.Queued, f.orphans
 	f.Kinds = []runtime.Object{&batchv1.Job{}, &corev1.Pod{}}
 	f.Cache(t, objects...)

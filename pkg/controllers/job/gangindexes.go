@@ -26,7 +26,7 @@ func newWorkloadIndex(informer cache.SharedIndexInformer) workloadIndex {
 	return workloadIndex{informer.GetIndexer()}
 }
 
-// ofJob returns the Workloads that refer to a Job, whoever created them.
+// ofJob returns the Workloads that refer to a Job, no matter who created them.
 func (w workloadIndex) ofJob(namespace, job string) ([]*schedulingv1alpha2.Workload, error) {
 	return index.Append[*schedulingv1alpha2.Workload](nil, w.indexer, workloadsByJob, namespace+"/"+job)
 }

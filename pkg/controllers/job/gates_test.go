@@ -10,14 +10,14 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// without is the value of a configuration that emulates a version in which a gate can be
+// without is the config of a configuration that emulates a version in which a gate can be
 // switched off, and does so.
-func without(version, gate string) value {
+func without(version, gate string) config {
 	c := v1beta1.NewDefault()
 	c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}
-	v := valueOf(c)
-	v.staleConsistency = true // later versions only have its gate
-	return v
+	cfg := configOf(c)
+	cfg.requireFresh = true // later versions only have its gate
+	return cfg
 }
 
 // Pins JOB-108.
@@ -26,7 +26,7 @@ func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
 	failurePolicy := withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6))
 	for _, test := range []struct {
 		name        string
-		value       value
+		config      config
 		job         *batchv1.Job
 		requests    string
 		active      int32
@@ -47,8 +47,8 @@ func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
 			"create pods, update jobs/status, patch pods p, update jobs/status", 1, nil, "reason=new status=succeeded 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t, test.value, test.job, newPod("p", leaving, atIndex(0)))
-			// A failure that makes new pods wait is not what this is about.
+			f := newFixture(t, test.config, test.job, newPod("p", leaving, atIndex(0)))
+			// The backoff after the failure has passed.
 			f.Clock.Step(maxPodBackoff)
 			f.MustReconcile(t)
 			f.WantRequests(t, listed(test.requests)...)

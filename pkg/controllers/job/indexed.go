@@ -30,36 +30,36 @@ type indexState struct {
 }
 
 // observeIndexes never reports an index as both succeeded and failed, which the API server
-// would reject: what was reported first is kept, otherwise success takes precedence.
-func (o *observation) observeIndexes() indexState {
-	status, completions := &o.job.Status, completionsOf(o.job)
+// would reject: the result that was reported first is kept, otherwise success takes precedence.
+func (r *reconciliation) observeIndexes() indexState {
+	status, completions := &r.job.Status, completionsOf(r.job)
 	state := indexState{counted: parseIndexes(status.CompletedIndexes, completions)}
-	if hasBackoffPerIndex(o.job) && status.FailedIndexes != nil {
+	if hasBackoffPerIndex(r.job) && status.FailedIndexes != nil {
 		state.failed = parseIndexes(*status.FailedIndexes, completions)
 	}
 	succeeded := map[int]bool{}
-	for _, pod := range o.pods {
-		if i := indexOf(pod); pod.Status.Phase == corev1.PodSucceeded && isTracked(pod) && o.validIndex(i) && !state.failed.has(i) {
+	for _, pod := range r.pods {
+		if i := indexOf(pod); pod.Status.Phase == corev1.PodSucceeded && isTracked(pod) && r.validIndex(i) && !state.failed.has(i) {
 			succeeded[i] = true
 		}
 	}
 	state.succeeded = state.counted.with(succeeded)
-	if hasBackoffPerIndex(o.job) {
-		state.failed = state.failed.with(o.newlyFailedIndexes(state.succeeded))
-		state.retained = o.retainedPods(state)
+	if hasBackoffPerIndex(r.job) {
+		state.failed = state.failed.with(r.newlyFailedIndexes(state.succeeded))
+		state.retained = r.retainedPods(state)
 	}
 	return state
 }
 
-func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
+func (r *reconciliation) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	failed := map[int]bool{}
-	limit := *o.job.Spec.BackoffLimitPerIndex
-	for _, pod := range o.pods {
+	limit := *r.job.Spec.BackoffLimitPerIndex
+	for _, pod := range r.pods {
 		i := indexOf(pod)
-		if !isTracked(pod) || !o.validIndex(i) || !o.isFailed(pod) || succeeded.has(i) {
+		if !isTracked(pod) || !r.validIndex(i) || !r.isFailed(pod) || succeeded.has(i) {
 			continue
 		}
-		v := o.verdict(pod)
+		v := r.verdict(pod)
 		if v.fails() || v.counts() && annotatedCount(pod, failureCount) >= limit {
 			failed[i] = true
 		}
@@ -67,12 +67,12 @@ func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	return failed
 }
 
-func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
-	active := o.activeIndexes()
+func (r *reconciliation) retainedPods(state indexState) map[int]*corev1.Pod {
+	active := r.activeIndexes()
 	retained := map[int]*corev1.Pod{}
-	for _, pod := range o.pods {
+	for _, pod := range r.pods {
 		i := indexOf(pod)
-		if !o.tracks(pod) || !o.validIndex(i) || !o.isFailed(pod) ||
+		if !r.tracks(pod) || !r.validIndex(i) || !r.isFailed(pod) ||
 			state.succeeded.has(i) || state.failed.has(i) || active[i] {
 			continue
 		}
@@ -89,9 +89,9 @@ func supersedes(pod, other *corev1.Pod) bool {
 	return allFailures(pod) >= allFailures(other) && !finishTime(pod).Before(finishTime(other))
 }
 
-func (o *observation) activeIndexes() map[int]bool {
+func (r *reconciliation) activeIndexes() map[int]bool {
 	active := map[int]bool{}
-	for _, pod := range o.active {
+	for _, pod := range r.active {
 		if i := indexOf(pod); i != unknownIndex {
 			active[i] = true
 		}
@@ -100,17 +100,17 @@ func (o *observation) activeIndexes() map[int]bool {
 }
 
 // pendingIndexes returns the lowest indexes, at most n, for which a pod is to be created.
-func (o *observation) pendingIndexes(n int) []int {
-	busy := o.activeIndexes()
-	if o.waitsForEnd {
-		for _, pod := range o.pods {
+func (r *reconciliation) pendingIndexes(n int) []int {
+	busy := r.activeIndexes()
+	if r.replacesWhenTerminated {
+		for _, pod := range r.pods {
 			if i := indexOf(pod); i != unknownIndex && pods.IsTerminating(pod) {
 				busy[i] = true
 			}
 		}
 	}
-	done := o.indexed.succeeded.union(o.indexed.failed).with(busy)
-	completions := completionsOf(o.job)
+	done := r.indexed.succeeded.union(r.indexed.failed).with(busy)
+	completions := completionsOf(r.job)
 	pending := make([]int, 0, n)
 	for i := 0; i < completions && len(pending) < n; {
 		if len(done) > 0 && i >= done[0].first {
@@ -125,9 +125,9 @@ func (o *observation) pendingIndexes(n int) []int {
 
 // readyIndexes returns those of the pending indexes that are not backing off, or how long
 // to wait for the first if all are.
-func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Duration) {
+func (r *reconciliation) readyIndexes(pending []int) (ready []int, wait time.Duration) {
 	for _, i := range pending {
-		remaining := o.indexWait(i)
+		remaining := r.indexWait(i)
 		if remaining <= 0 {
 			ready = append(ready, i)
 		} else if wait == 0 || remaining < wait {
@@ -140,22 +140,22 @@ func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Durati
 	return nil, wait
 }
 
-func (o *observation) indexWait(i int) time.Duration {
-	pod := o.indexed.retained[i]
+func (r *reconciliation) indexWait(i int) time.Duration {
+	pod := r.indexed.retained[i]
 	if pod == nil {
 		return 0
 	}
-	return backoffWait(allFailures(pod)+1, o.sightings.finish(pod), o.now)
+	return backoffWait(allFailures(pod)+1, r.sightings.finish(pod), r.now)
 }
 
 // nextCounts returns the failure counts of the pod that replaces another, nil if there
 // is none to replace.
-func (o *observation) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
+func (r *reconciliation) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
 	if replaced == nil {
 		return 0, 0
 	}
 	failures, ignored = annotatedCount(replaced, failureCount), annotatedCount(replaced, ignoredFailureCount)
-	if o.verdict(replaced).counts() {
+	if r.verdict(replaced).counts() {
 		return increment(failures), ignored
 	}
 	return failures, increment(ignored)

@@ -42,17 +42,17 @@ func completionsOf(job *batchv1.Job) int { return int(ptr.Deref(job.Spec.Complet
 // managedElsewhere reports whether another controller is responsible for a Job. Without the
 // gate JobManagedBy there is none.
 func (c *jobController) managedElsewhere(job *batchv1.Job) bool {
-	return c.value.managedBy && job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
+	return c.config.managedBy && job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
 // replacement is how the terminating pods of a Job are treated.
 type replacement struct {
-	// failsAtEnd: a terminating pod counts as failed only when it has finished.
-	failsAtEnd bool
-	// waitsForEnd: it is replaced only then.
-	waitsForEnd bool
-	// told: terminating pods appear in the status and in the reason for new pods.
-	told bool
+	// failsWhenTerminated: a terminating pod counts as failed only when it has finished.
+	failsWhenTerminated bool
+	// replacesWhenTerminated: it is replaced only then.
+	replacesWhenTerminated bool
+	// reportsTerminating: terminating pods appear in the status and in the reason for new pods.
+	reportsTerminating bool
 }
 
 // replacementOf reads the policies of a Job. A failure policy depends on how a pod ends.
@@ -60,8 +60,8 @@ type replacement struct {
 // neither waits for terminating pods nor reports them.
 func replacementOf(job *batchv1.Job, gate bool) replacement {
 	policy := job.Spec.PodReplacementPolicy
-	failsAtEnd := job.Spec.PodFailurePolicy != nil || gate && policy != nil && *policy == batchv1.Failed
-	return replacement{failsAtEnd: failsAtEnd, waitsForEnd: gate && failsAtEnd, told: gate}
+	failsWhenTerminated := job.Spec.PodFailurePolicy != nil || gate && policy != nil && *policy == batchv1.Failed
+	return replacement{failsWhenTerminated: failsWhenTerminated, replacesWhenTerminated: gate && failsWhenTerminated, reportsTerminating: gate}
 }
 
 // isFailed reports whether a pod counts as failed.
@@ -69,7 +69,7 @@ func (r replacement) isFailed(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	return !r.failsAtEnd && pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
+	return !r.failsWhenTerminated && pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
 func isTracked(pod *corev1.Pod) bool {

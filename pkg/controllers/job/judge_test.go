@@ -112,7 +112,7 @@ func TestBackoffRecord(t *testing.T) {
 		{"no failure after the success", []*corev1.Pod{ok(2)}, []*corev1.Pod{fail(5)}, 0, -1},
 		{"a failure at the same time", []*corev1.Pod{ok(2)}, []*corev1.Pod{fail(2)}, 0, -1},
 		{"JOB-116: a failure in the future is one of this moment", nil, []*corev1.Pod{fail(-3600)}, 3, 0},
-		{"JOB-116: so is a success", []*corev1.Pod{ok(-3600)}, []*corev1.Pod{fail(5)}, 0, -1},
+		{"JOB-116: a success in the future is one of this moment", []*corev1.Pod{ok(-3600)}, []*corev1.Pod{fail(5)}, 0, -1},
 	} {
 		want := backoffRecord{failures: test.wantFailures}
 		if test.wantAgo >= 0 {

@@ -1,9 +1,7 @@
 package job
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,84 +13,78 @@ import (
 )
 
 // manage removes or creates pods as planned and updates the counts.
-func (c *jobController) manage(ctx context.Context, o *observation) (action string, err error) {
-	p := o.plan()
+func (c *jobController) manage(ctx context.Context, r *reconciliation) (action string, err error) {
+	p := r.plan()
 	logger := klog.FromContext(ctx)
 	switch {
 	case p.wait > 0:
-		o.wakeUp(p.wait)
-		logger.V(2).Info("Backing off before failed pods are replaced", "job", klog.KObj(o.job), "wait", p.wait)
+		r.wakeUp(p.wait)
+		logger.V(2).Info("Backing off before failed pods are replaced", "job", klog.KObj(r.job), "wait", p.wait)
 	case len(p.remove) > 0:
-		logger.V(2).Info("Removing pods", "job", klog.KObj(o.job), "pods", len(p.remove))
-		err = c.remove(ctx, o, p.remove)
+		logger.V(2).Info("Removing pods", "job", klog.KObj(r.job), "pods", len(p.remove))
+		err = c.remove(ctx, r, p.remove)
 	case p.create > 0:
-		logger.V(2).Info("Creating pods", "job", klog.KObj(o.job), "pods", p.create)
-		err = c.create(ctx, o, p)
+		logger.V(2).Info("Creating pods", "job", klog.KObj(r.job), "pods", p.create)
+		err = c.create(ctx, r, p)
 	}
 	return p.action, err
 }
 
 // endPods deletes the active pods of a Job that ends. They keep their finalizer until they are
 // accounted for. It reports whether no active pod is left.
-func (c *jobController) endPods(ctx context.Context, o *observation) (all bool, err error) {
-	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
-		err := c.podControl.Delete(ctx, o.job, o.active[i])
+func (c *jobController) endPods(ctx context.Context, r *reconciliation) (all bool, err error) {
+	errs := inBursts(ctx, len(r.active), func(ctx context.Context, i int) error {
+		err := c.podControl.Delete(ctx, r.job, r.active[i])
 		if reconcile.Absent(err) {
 			return nil
 		}
 		return err
 	})
-	o.ready -= countReady(o.active)
-	return o.deleted(errs), worst(errs)
+	r.ready -= countReady(r.active)
+	return r.deleted(errs), reconcile.Worst(errs...)
 }
 
 // remove deletes active pods without counting them, by removing the finalizer first.
-func (c *jobController) remove(ctx context.Context, o *observation, victims []*corev1.Pod) error {
+func (c *jobController) remove(ctx context.Context, r *reconciliation, victims []*corev1.Pod) error {
 	for _, pod := range victims {
-		c.owners.Writes.Deleting(o.job, pods.Resource, pod)
+		c.owners.Writes.Deleting(r.job, pods.Resource, pod)
 	}
-	c.removals.add(o.key, victims)
+	c.memory.removals.add(r.key, victims)
 	released := make([]bool, len(victims))
 	results := inBursts(ctx, len(victims), func(ctx context.Context, i int) (err error) {
-		released[i], err = c.giveUp(ctx, o, victims[i])
+		released[i], err = c.giveUp(ctx, r, victims[i])
 		return err
 	})
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range results {
 		if released[i] && pods.IsReady(victims[i]) {
-			o.ready-- // it is deleted, even if it continues to run for a while
+			r.ready-- // it is deleted, even if it continues to run for a while
 		}
 		if err != nil {
 			if released[i] {
-				c.podControl.DeleteFailed(o.job, victims[i], err)
+				c.podControl.DeleteFailed(r.job, victims[i], err)
 			} else { // nothing was deleted yet
-				c.removals.failed(o.key, victims[i])
-				c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
+				c.memory.removals.failed(r.key, victims[i])
+				c.owners.Writes.DeleteFailed(r.job, pods.Resource, victims[i])
 			}
 			continue
 		}
 		gone[victims[i]] = true
-		o.removed.Insert(victims[i].UID)
+		r.removed.Insert(victims[i].UID)
 	}
-	o.drop(func(pod *corev1.Pod) bool { return gone[pod] })
-	return worst(results)
-}
-
-// worst returns the first failure; if there are only conflicts and the like, which are none, the first of them.
-func worst(errs []error) error {
-	failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsExpected)
-	return cmp.Or(cmp.Or(failures...), cmp.Or(errs...))
+	r.drop(func(pod *corev1.Pod) bool { return gone[pod] })
+	return reconcile.Worst(results...)
 }
 
 // giveUp removes the finalizer of a pod and deletes it. It reports whether the finalizer was
 // removed.
-func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.Pod) (released bool, err error) {
+func (c *jobController) giveUp(ctx context.Context, r *reconciliation, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
-		if err := c.removeFinalizer(ctx, o, pod); err != nil {
+		if err := c.removeFinalizer(ctx, r, pod); err != nil {
 			return false, err
 		}
 	}
-	err = c.podControl.Delete(ctx, o.job, pod)
+	err = c.podControl.Delete(ctx, r.job, pod)
 	if reconcile.Absent(err) {
 		err = nil
 	}
@@ -101,26 +93,26 @@ func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.
 
 // deleted moves the deleted active pods to the terminating ones, and reports whether all were
 // deleted.
-func (o *observation) deleted(errs []error) bool {
+func (r *reconciliation) deleted(errs []error) bool {
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range errs {
-		gone[o.active[i]] = err == nil
+		gone[r.active[i]] = err == nil
 	}
-	o.drop(func(pod *corev1.Pod) bool { return gone[pod] })
-	return len(o.active) == 0
+	r.drop(func(pod *corev1.Pod) bool { return gone[pod] })
+	return len(r.active) == 0
 }
 
 // drop moves active pods to the terminating ones.
-func (o *observation) drop(gone func(*corev1.Pod) bool) {
+func (r *reconciliation) drop(gone func(*corev1.Pod) bool) {
 	var left []*corev1.Pod
-	for _, pod := range o.active {
+	for _, pod := range r.active {
 		if gone(pod) {
-			o.terminating++
+			r.terminating++
 		} else {
 			left = append(left, pod)
 		}
 	}
-	o.active = left
+	r.active = left
 }
 
 func countReady(all []*corev1.Pod) int32 {
@@ -134,23 +126,23 @@ func countReady(all []*corev1.Pod) int32 {
 }
 
 // create creates pods in a slow start.
-func (c *jobController) create(ctx context.Context, o *observation, p plan) error {
-	base := o.template()
-	ref := metav1.NewControllerRef(o.job, jobKind)
-	reason := creationReason(o)
-	errs := c.podControl.CreateEach(ctx, o.job, p.create, func(ctx context.Context, n int) (*metav1.ObjectMeta, error) {
-		template, prefix := base, pods.NamePrefix(o.job.Name)
+func (c *jobController) create(ctx context.Context, r *reconciliation, p plan) error {
+	base := r.template()
+	ref := metav1.NewControllerRef(r.job, jobKind)
+	reason := creationReason(r)
+	errs := c.podControl.CreateEach(ctx, r.job, p.create, func(ctx context.Context, n int) (*metav1.ObjectMeta, error) {
+		template, prefix := base, pods.NamePrefix(r.job.Name)
 		if p.indexes != nil {
-			template, prefix = o.indexTemplate(base, p.indexes[n]), indexPrefix(o.job.Name, p.indexes[n])
+			template, prefix = r.indexTemplate(base, p.indexes[n]), indexPrefix(r.job.Name, p.indexes[n])
 		}
-		pod, err := c.podControl.CreateNamed(ctx, o.job, template, ref, prefix)
+		pod, err := c.podControl.CreateNamed(ctx, r.job, template, ref, prefix)
 		c.metrics.podCreated(reason, err)
 		if err == nil {
-			o.created.Add(1)
+			r.created.Add(1)
 		}
 		return pod, err
 	})
-	return cmp.Or(pods.Failures(errs)...)
+	return reconcile.Worst(errs...)
 }
 
 // inBursts calls do concurrently with the numbers below n, in bursts, and returns the errors in

@@ -1,111 +1,81 @@
 package job
 
 import (
-	"maps"
-	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// memories holds a value per Job. A value belongs to the UID of a Job: a recreated Job starts
-// without one, even if a reconcile of its predecessor was still in progress and set one.
-type memories[V any] struct {
-	mu   sync.Mutex
-	jobs map[types.NamespacedName]memorized[V]
+// memory is the state of Jobs that is only in memory. A further part has to be listed in all, and handed over (see
+// memoryState).
+type memory struct {
+	backoffs  perJob[backoffRecord]
+	sightings perJob[sightings]
+	removals  *removals
+	missed    *missedPods
+	finished  perJob[time.Time] // when this process finished Jobs
 }
 
-// memorized is the value of one Job.
-type memorized[V any] struct {
-	uid  types.UID
-	what V
+// memoryPart is one part of a memory.
+type memoryPart interface {
+	// forget drops the state of any Job of that name.
+	forget(job types.NamespacedName)
+	// knows reports whether there is anything to forget.
+	knows(job types.NamespacedName) bool
 }
 
-// get returns the value of the Job with the UID, and false if there is none.
-func (m *memories[V]) get(job types.NamespacedName, uid types.UID) (V, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known, ok := m.jobs[job]; ok && known.uid == uid {
-		return known.what, true
-	}
-	var nothing V
-	return nothing, false
+func (m *memory) all() []memoryPart {
+	return []memoryPart{&m.backoffs, &m.sightings, m.removals, m.missed, &m.finished}
 }
 
-func (m *memories[V]) set(job types.NamespacedName, uid types.UID, what V) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.put(job, memorized[V]{uid: uid, what: what})
-}
-
-func (m *memories[V]) put(job types.NamespacedName, known memorized[V]) {
-	if m.jobs == nil {
-		m.jobs = map[types.NamespacedName]memorized[V]{}
-	}
-	m.jobs[job] = known
-}
-
-// drop removes the value of a Job. An empty UID matches any Job of that name.
-func (m *memories[V]) drop(job types.NamespacedName, uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if uid == "" || m.jobs[job].uid == uid {
-		delete(m.jobs, job)
+// forget drops the state of a Job that has finished or no longer exists.
+func (m *memory) forget(job types.NamespacedName) {
+	for _, part := range m.all() {
+		part.forget(job)
 	}
 }
 
-// has reports whether there is a value for a Job of that name.
-func (m *memories[V]) has(job types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.jobs[job]
-	return ok
-}
-
-func (m *memories[V]) copy() map[types.NamespacedName]memorized[V] {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.jobs)
-}
-
-// takeOver adds the values of the predecessor, except for Jobs that have one already.
-func (m *memories[V]) takeOver(jobs map[types.NamespacedName]memorized[V]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for job, known := range jobs {
-		if _, ok := m.jobs[job]; !ok {
-			m.put(job, known)
+// has reports whether there is state of a Job that forget would drop.
+func (m *memory) has(job types.NamespacedName) bool {
+	for _, part := range m.all() {
+		if part.knows(job) {
+			return true
 		}
 	}
+	return false
 }
 
-// ofPods holds values of pods, by their Job and UID.
-type ofPods[V any] struct {
-	mu   sync.Mutex
-	jobs map[types.NamespacedName]map[types.UID]V
+// memoryState is a copy of a memory, to be handed over.
+type memoryState struct {
+	backoffs  map[types.NamespacedName]entry[backoffRecord]
+	sightings map[types.NamespacedName]entry[sightings]
+	removals  map[types.NamespacedName]map[types.UID]removal
+	missed    map[types.NamespacedName]map[types.UID]time.Time
+	finished  map[types.NamespacedName]entry[time.Time]
 }
 
-func newOfPods[V any]() ofPods[V] {
-	return ofPods[V]{jobs: map[types.NamespacedName]map[types.UID]V{}}
-}
-
-func (o *ofPods[V]) hasAny(job types.NamespacedName) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.jobs[job]) > 0
-}
-
-func (o *ofPods[V]) drop(job types.NamespacedName) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.jobs, job)
-}
-
-func (o *ofPods[V]) copy() map[types.NamespacedName]map[types.UID]V {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := make(map[types.NamespacedName]map[types.UID]V, len(o.jobs))
-	for job, pods := range o.jobs {
-		all[job] = maps.Clone(pods)
+func (m *memory) handOver() memoryState {
+	return memoryState{
+		backoffs:  m.backoffs.copy(),
+		sightings: m.sightings.copy(),
+		removals:  m.removals.copy(),
+		missed:    m.missed.copy(),
+		finished:  m.finished.copy(),
 	}
-	return all
+}
+
+// takeOver adds the state that the predecessor handed over.
+func (m *memory) takeOver(left memoryState) {
+	m.backoffs.takeOver(left.backoffs)
+	m.sightings.takeOver(left.sightings)
+	m.removals.takeOver(left.removals)
+	m.missed.takeOver(left.missed)
+	m.finished.takeOver(left.finished)
+}
+
+// jobs returns the Jobs of which there is state.
+func (s memoryState) jobs() sets.Set[types.NamespacedName] {
+	return sets.KeySet(s.backoffs).Union(sets.KeySet(s.sightings)).Union(sets.KeySet(s.removals)).
+		Union(sets.KeySet(s.missed)).Union(sets.KeySet(s.finished))
 }

@@ -128,14 +128,14 @@ func (m *controllerMetrics) podCreated(reason string, err error) {
 }
 
 // creationReason returns why pods are created.
-func creationReason(o *observation) string {
-	policy := o.job.Spec.PodReplacementPolicy
+func creationReason(r *reconciliation) string {
+	policy := r.job.Spec.PodReplacementPolicy
 	switch {
-	case !o.told:
+	case !r.reportsTerminating:
 		return creationNew
-	case policy != nil && *policy == batchv1.Failed && o.failed > 0:
+	case policy != nil && *policy == batchv1.Failed && r.failed > 0:
 		return creationReplacesFailed
-	case o.failed > 0 || o.terminating > 0:
+	case r.failed > 0 || r.terminating > 0:
 		return creationReplacesTerminating
 	}
 	return creationNew

@@ -24,11 +24,11 @@ import (
 // until the cache shows it again, or a live list lacks it too.
 type missedPods struct {
 	clock             clock.PassiveClock
-	ofPods[time.Time] // when they were missed
+	perPod[time.Time] // when they were missed
 }
 
 func newMissedPods(c clock.PassiveClock) *missedPods {
-	return &missedPods{clock: c, ofPods: newOfPods[time.Time]()}
+	return &missedPods{clock: c, perPod: newPerPod[time.Time]()}
 }
 
 func (m *missedPods) add(job types.NamespacedName, pod types.UID) {
@@ -76,7 +76,7 @@ func (m *missedPods) takeOver(jobs map[types.NamespacedName]map[types.UID]time.T
 func (c *jobController) podMissed(pod *corev1.Pod) {
 	job, ok := c.owners.Of(pod)
 	if ok && !isFinished(job) && !c.managedElsewhere(job) && isUnaccounted(pod) {
-		c.missed.add(reconcile.KeyOf(job), pod.UID)
+		c.memory.missed.add(reconcile.KeyOf(job), pod.UID)
 	}
 	c.podDeleted(pod)
 }
@@ -96,7 +96,7 @@ func (c *jobController) candidates(
 	ctx context.Context, job *batchv1.Job, selector labels.Selector, settled bool,
 ) ([]*corev1.Pod, error) {
 	key := reconcile.KeyOf(job)
-	missed := c.missed.of(key) // first: what is missed after the cache was read stays missed
+	missed := c.memory.missed.of(key) // first: pods that are missed after the cache was read stay missed
 	all, err := c.byOwner.OwnedByOrOrphans(jobKind.Kind, job)
 	if err != nil || len(missed) == 0 && !lacksKnown(job, all, settled) {
 		return all, err
@@ -112,10 +112,10 @@ func (c *jobController) candidates(
 			continue
 		}
 		delete(missed, pod.UID)
-		c.missed.add(key, pod.UID) // until the cache shows it
+		c.memory.missed.add(key, pod.UID) // until the cache shows it
 		all = append(all, pod)
 	}
-	c.missed.found(key, missed)
+	c.memory.missed.found(key, missed)
 	if lacking := len(all) - len(cached); lacking > 0 {
 		klog.FromContext(ctx).Info("The cache lacks pods of a Job that exist", "job", klog.KObj(job), "pods", lacking)
 		c.owners.EnqueueAfter(job, reconcile.RecheckAfter)

@@ -40,43 +40,43 @@ func TestPodsThatAListLacks(t *testing.T) {
 		live   *corev1.Pod // nil if it is gone
 		want   string
 	}{
-		"JOB-129: one in the status has the finalizer": {
+		"JOB-129: a pod in the status has the finalizer": {
 			newJob(counts("p"), sized(2, 1)), nil, nil, newPod("p", succeeded),
 			"list pods, create pods, update jobs/status, patch pods p, update jobs/status",
 		},
-		"JOB-129: one in the status is gone": {
+		"JOB-129: a pod in the status is gone": {
 			newJob(counts("p"), sized(2, 1)), nil, nil, nil, "list pods, create pods, update jobs/status",
 		},
-		"JOB-129: one in the status is shown": {
+		"JOB-129: a pod in the status is shown": {
 			newJob(counts("p"), sized(2, 1)), []runtime.Object{newPod("p", succeeded, untracked)}, nil, nil,
 			"create pods, update jobs/status",
 		},
-		"JOB-129: an active one exists": {
+		"JOB-129: an active pod exists": {
 			newJob(runs(2), sized(2, 2)), []runtime.Object{newPod("a")}, nil, newPod("p"), "list pods",
 		},
-		"JOB-129: an active one exists, and the Job would end": {
+		"JOB-129: an active pod exists, and the Job would end": {
 			newJob(runs(2), sized(-1, 2)), []runtime.Object{newPod("a", succeeded)}, nil, newPod("p"),
 			"list pods, update jobs/status, patch pods a, update jobs/status",
 		},
-		"JOB-129: an active one is gone": {
+		"JOB-129: an active pod is gone": {
 			newJob(runs(2), sized(2, 2)), []runtime.Object{newPod("a")}, nil, nil, "list pods, create pods",
 		},
 		"JOB-129: the Job is being deleted": {
 			newJob(runs(2), sized(2, 2), func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} }),
 			[]runtime.Object{newPod("a", untracked)}, nil, newPod("p"), "update jobs/status",
 		},
-		"JOB-129: another one has the name": {
+		"JOB-129: another pod has the name": {
 			newJob(runs(1)), nil, newPod("p"), newPod("p", func(p *corev1.Pod) { p.UID, p.OwnerReferences[0].UID = "new", "other" }),
 			"list pods, create pods",
 		},
-		"JOB-129: one that terminates exists": {
+		"JOB-129: a terminating pod exists": {
 			newJob(started, replacesFailed, func(j *batchv1.Job) { *j.Status.Terminating = 1 }), nil,
 			newPod("p", leaving), newPod("p", leaving), "list pods",
 		},
-		"JOB-129: one that terminates is gone": {
+		"JOB-129: a terminating pod is gone": {
 			newJob(started, replacesFailed), nil, newPod("p", leaving), nil, "list pods, create pods, update jobs/status",
 		},
-		"JOB-129: one that the status had counted": {
+		"JOB-129: a missed pod was counted in the status": {
 			newJob(started, sized(2, 2), func(j *batchv1.Job) { j.Status.Succeeded, j.Status.Active = 1, 1 }),
 			[]runtime.Object{newPod("a")}, newPod("p", succeeded, untracked), newPod("p", succeeded, untracked), "",
 		},
@@ -107,9 +107,9 @@ func TestPodsThatAListLacks(t *testing.T) {
 // While the cache does not show what this process wrote, it may well lack pods, and nothing follows from that: no pods
 // are listed, and the Job does not end. Pins JOB-129 and JOB-130.
 func TestNothingFollowsFromACacheThatIsBehind(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	f := newFixture(t, v, newJob(runs(2), sized(-1, 2)), newPod("a", succeeded))
+	cfg := defaults
+	cfg.requireFresh = false
+	f := newFixture(t, cfg, newJob(runs(2), sized(-1, 2)), newPod("a", succeeded))
 	f.EmptyCache(t, &corev1.Pod{}, "30")
 	f.Cache(t, newPod("a", succeeded))
 	f.c.owners.Writes.Wrote(newJob(), corev1.Resource("pods"), "31")
@@ -129,7 +129,7 @@ func TestHowLongAPodIsMissed(t *testing.T) {
 	f.c.podMissed(newPod("p"))
 	f.Queued.Want(t, "ns/pi in 1s")
 	stop := f.Refuse("list pods", errors.New("unavailable"))
-	if err := f.Reconcile(); err == nil || !f.c.missed.hasAny(key) {
+	if err := f.Reconcile(); err == nil || !f.c.memory.missed.knows(key) {
 		t.Errorf("the list fails: error %v", err)
 	}
 	stop()
@@ -143,15 +143,15 @@ func TestHowLongAPodIsMissed(t *testing.T) {
 	f.MustReconcile(t)
 	f.MustReconcile(t)
 	f.WantRequests(t, "list pods") // not with every reconcile
-	if f.c.remembers(key) {
+	if f.c.memory.has(key) {
 		t.Error("a pod that the cache shows is missed")
 	}
-	missed := f.c.missed
+	missed := f.c.memory.missed
 	missed.add(key, "p")
 	known := missed.of(key)
 	f.Clock.Step(time.Second)
 	missed.add(key, "p")
-	if missed.found(key, known); !missed.hasAny(key) {
+	if missed.found(key, known); !missed.knows(key) {
 		t.Error("what was missed again is forgotten")
 	}
 }
@@ -171,7 +171,7 @@ func TestATombstoneIsNoDeletion(t *testing.T) {
 		f := newFixture(t, defaults, test.job)
 		f.c.watch(&controllertest.Captured{}, pods)
 		pods.Handler.OnDelete(test.event)
-		if f.c.missed.hasAny(key) != test.want {
+		if f.c.memory.missed.knows(key) != test.want {
 			t.Errorf("%s: is missed, want %v", name, test.want)
 		}
 	}
@@ -180,10 +180,10 @@ func TestATombstoneIsNoDeletion(t *testing.T) {
 // A list lacks a pod whose finalizer was removed, and is older than the removal: what the watch shows next is the pod
 // with the finalizer. Pins JOB-131.
 func TestARemovalIsNotSeenInAnOlderList(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
+	cfg := defaults
+	cfg.requireFresh = false
 	at := func(version string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.ResourceVersion = version } }
-	f := newFixture(t, v, newJob(sized(3, 3), started), newPod("a", succeeded, at("25")), newPod("b"), newPod("c"))
+	f := newFixture(t, cfg, newJob(sized(3, 3), started), newPod("a", succeeded, at("25")), newPod("b"), newPod("c"))
 	f.MustReconcile(t)
 	f.EmptyCache(t, &corev1.Pod{}, "20")
 	f.Cache(t, f.stored(t), newPod("b"), newPod("c"))
@@ -194,7 +194,7 @@ func TestARemovalIsNotSeenInAnOlderList(t *testing.T) {
 		t.Errorf("the status is %+v", s)
 	}
 	f.EmptyCache(t, &corev1.Pod{}, "25")
-	if unseen, _ := f.c.removals.of(key); len(unseen) > 0 || f.c.removals.hasAny(key) {
+	if unseen, _ := f.c.memory.removals.of(key); len(unseen) > 0 || f.c.memory.removals.knows(key) {
 		t.Errorf("remembers %v, which is gone", unseen)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"kcmd.dev/test/simulation"
 )
 
-func startJobs(t testing.TB, w *simulation.World, v value) func(controller.Env, any) simulation.Instance {
+func startJobs(t testing.TB, w *simulation.World, cfg config) func(controller.Env, any) simulation.Instance {
 	return func(env controller.Env, left any) simulation.Instance {
-		c := must.Get(newController(env, v))(t)
+		c := must.Get(newController(env, cfg))(t)
 		queue := simulation.NewQueue(w, c.owners.Reconcile)
 		orphans := simulation.NewQueue(w, c.reconcileOrphan)
 		c.owners.Queue, c.orphanQueue = queue, orphans
@@ -121,7 +121,7 @@ func (w *jobWorld) kubeletOf(pod *corev1.Pod, finish bool) bool {
 }
 
 // admit checks that no more pods are created than were ever to run at once, and one for each index. While requests fail
-// that may happen, if the caches are behind for long, and if a list lacks a pod, until the handlers were told.
+// that may happen, if the caches are behind for long, and if a list lacks a pod, until its handlers have been called.
 func (w *jobWorld) admit(o runtime.Object) {
 	if job, ok := o.(*batchv1.Job); ok {
 		w.parallel = max(w.parallel, *job.Spec.Parallelism)
@@ -301,10 +301,10 @@ func (w *jobWorld) run(t *testing.T) {
 	w.fails = w.Rand.IntN(8)
 	w.Validate = w.validate
 	w.Admit = w.admit
-	v := defaults
-	v.staleConsistency = w.Rand.IntN(2) == 0
-	v.resetStartTimeOfSuspended = w.Rand.IntN(3) > 0
-	w.Start = startJobs(t, w.World, v)
+	cfg := defaults
+	cfg.requireFresh = w.Rand.IntN(2) == 0
+	cfg.resetStartTimeOfSuspended = w.Rand.IntN(3) > 0
+	w.Start = startJobs(t, w.World, cfg)
 	w.Create(randomJob(w.World))
 	if w.lossy = w.OneIn(2); w.lossy {
 		w.Lossy = func(o runtime.Object) bool { _, ok := o.(*corev1.Pod); return ok }

@@ -20,8 +20,8 @@ var (
 	start     = controllertest.Epoch
 	key       = types.NamespacedName{Namespace: "ns", Name: "pi"}
 	podLabels = map[string]string{batchv1.ControllerUidLabel: "job-uid", "app": "pi"}
-	defaults  = value{
-		concurrentSyncs: 5, staleConsistency: true, resetStartTimeOfSuspended: true, podReplacementPolicy: true, managedBy: true,
+	defaults  = config{
+		concurrentSyncs: 5, requireFresh: true, resetStartTimeOfSuspended: true, podReplacementPolicy: true, managedBy: true,
 	}
 )
 
@@ -153,10 +153,10 @@ func endedAgo(ago time.Duration) func(*corev1.Pod) {
 }
 
 // look observes a Job as if all its finalizers were as the cache shows.
-func look(job *batchv1.Job, all ...*corev1.Pod) *observation {
-	o := observe(job, replacementOf(job, true), all, sets.New[types.UID](), backoffRecord{}, start)
-	o.settled = true
-	return o
+func look(job *batchv1.Job, all ...*corev1.Pod) *reconciliation {
+	r := observe(job, replacementOf(job, true), all, sets.New[types.UID](), backoffRecord{}, start)
+	r.settled = true
+	return r
 }
 
 // conditionsOf are the conditions of a Job as "Type=Status Reason".

@@ -15,9 +15,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// observation is the observed state of a Job and its pods in one reconcile, with what is derived from
-// it. observe fills it in, and the reconcile updates it as it acts.
-type observation struct {
+// reconciliation is one reconcile of a Job: the observed state of the Job and its pods, what is derived from it, and
+// what is to be reported. observe fills it in, and the reconcile updates it as it acts.
+type reconciliation struct {
 	// job is a copy; its status becomes what the reconcile reports.
 	job *batchv1.Job
 	key types.NamespacedName
@@ -60,12 +60,12 @@ type observation struct {
 }
 
 // observe returns the state of a Job and its pods. last is its backoff record.
-func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *observation {
-	o := &observation{
+func observe(job *batchv1.Job, how replacement, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *reconciliation {
+	r := &reconciliation{
 		job:         job,
 		key:         reconcile.KeyOf(job),
 		now:         now,
-		replacement: r,
+		replacement: how,
 		pods:        all,
 		removed:     removed,
 		verdicts:    map[types.UID]verdict{},
@@ -78,79 +78,79 @@ func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Se
 		start := metav1.NewTime(now)
 		job.Status.StartTime = &start
 	}
-	o.classify()
-	o.countFinished()
-	o.backoff = last.after(o.newSucceeded, o.newFailed, now)
+	r.classify()
+	r.countFinished()
+	r.backoff = last.after(r.newSucceeded, r.newFailed, now)
 	if isIndexed(job) {
-		o.indexed = o.observeIndexes()
-		o.succeeded = int32(o.indexed.succeeded.count())
+		r.indexed = r.observeIndexes()
+		r.succeeded = int32(r.indexed.succeeded.count())
 	}
-	return o
+	return r
 }
 
-func (o *observation) classify() {
-	for _, pod := range o.pods {
+func (r *reconciliation) classify() {
+	for _, pod := range r.pods {
 		switch {
 		case pods.IsActive(pod):
-			o.active = append(o.active, pod)
+			r.active = append(r.active, pod)
 			if pods.IsReady(pod) {
-				o.ready++
+				r.ready++
 			}
 		case pods.IsTerminating(pod):
-			o.terminating++
+			r.terminating++
 		}
 	}
 }
 
 // countFinished finds the pods that have finished since the last status and adds them to
 // those that it counts.
-func (o *observation) countFinished() {
-	status := &o.job.Status
+func (r *reconciliation) countFinished() {
+	status := &r.job.Status
 	uncounted := status.UncountedTerminatedPods
 	succeeded, failed := sets.New(uncounted.Succeeded...), sets.New(uncounted.Failed...)
-	o.succeeded = status.Succeeded + int32(len(uncounted.Succeeded))
-	o.failed = status.Failed + int32(len(uncounted.Failed))
-	for _, pod := range o.pods {
-		if !o.tracks(pod) || isIndexed(o.job) && !o.validIndex(indexOf(pod)) {
+	r.succeeded = status.Succeeded + int32(len(uncounted.Succeeded))
+	r.failed = status.Failed + int32(len(uncounted.Failed))
+	for _, pod := range r.pods {
+		if !r.tracks(pod) || isIndexed(r.job) && !r.validIndex(indexOf(pod)) {
 			continue
 		}
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded && !succeeded.Has(pod.UID):
-			o.newSucceeded = append(o.newSucceeded, pod)
-			o.succeeded++
-		case o.isFailed(pod) && !failed.Has(pod.UID):
-			o.newFailed = append(o.newFailed, pod)
-			if o.verdict(pod).counts() {
-				o.failed++
+			r.newSucceeded = append(r.newSucceeded, pod)
+			r.succeeded++
+		case r.isFailed(pod) && !failed.Has(pod.UID):
+			r.newFailed = append(r.newFailed, pod)
+			if r.verdict(pod).counts() {
+				r.failed++
 			}
 		}
 	}
 }
 
 // tracks reports whether a pod has the finalizer, and this process has not removed it.
-func (o *observation) tracks(pod *corev1.Pod) bool {
-	return isTracked(pod) && !o.removed.Has(pod.UID)
+func (r *reconciliation) tracks(pod *corev1.Pod) bool {
+	return isTracked(pod) && !r.removed.Has(pod.UID)
 }
 
-func (o *observation) validIndex(i int) bool {
-	return i != unknownIndex && i < completionsOf(o.job)
+func (r *reconciliation) validIndex(i int) bool {
+	return i != unknownIndex && i < completionsOf(r.job)
 }
 
 // verdict returns the result of the failure policy for a failed pod.
-func (o *observation) verdict(pod *corev1.Pod) verdict {
-	if o.job.Spec.PodFailurePolicy == nil {
+func (r *reconciliation) verdict(pod *corev1.Pod) verdict {
+	if r.job.Spec.PodFailurePolicy == nil {
 		return verdict{}
 	}
-	v, ok := o.verdicts[pod.UID]
+	v, ok := r.verdicts[pod.UID]
 	if !ok {
-		v = judgeFailure(o.job.Spec.PodFailurePolicy, pod)
-		o.verdicts[pod.UID] = v
+		v = judgeFailure(r.job.Spec.PodFailurePolicy, pod)
+		r.verdicts[pod.UID] = v
 	}
 	return v
 }
 
 // wakeUp requests another reconcile after a delay.
-func (o *observation) wakeUp(after time.Duration) { o.wakeUps = append(o.wakeUps, after) }
+func (r *reconciliation) wakeUp(after time.Duration) { r.wakeUps = append(r.wakeUps, after) }
 
 // activeCount returns the number of active pods, including those created in this reconcile.
-func (o *observation) activeCount() int32 { return int32(len(o.active)) + o.created.Load() }
+func (r *reconciliation) activeCount() int32 { return int32(len(r.active)) + r.created.Load() }

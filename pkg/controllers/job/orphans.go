@@ -35,7 +35,7 @@ const (
 func (o orphan) String() string { return fmt.Sprintf("%s/%s %s", o.namespace, o.kind, o.value) }
 
 // reconcileOrphan frees the pods of a key. It is called again while a pod must stay because of a
-// Job that the cache does not show: no event may tell that this one is deleted.
+// Job that the cache does not show: there may be no event when that Job is deleted.
 func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
 	asked := map[types.UID]bool{}
 	err := c.freeAll(ctx, key, asked)
@@ -61,11 +61,11 @@ func (c *jobController) freeAll(ctx context.Context, key orphan, asked map[types
 	return c.free(ctx, pod, asked)
 }
 
-// maxTold is how many failures of a search are told one by one.
-const maxTold = 10
+// maxListed is the number of errors of one search that are listed individually.
+const maxListed = 10
 
 // freeMatching frees the pods that a selector matches. A failure does not affect the other
-// pods, but is one of the search: a pod that has finished may have no further event.
+// pods, but makes the search fail, so that it is repeated: a pod that has finished may have no further event.
 func (c *jobController) freeMatching(ctx context.Context, key orphan, asked map[types.UID]bool) error {
 	selector, err := labels.Parse(key.value)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *jobController) freeMatching(ctx context.Context, key orphan, asked map[
 			failures = append(failures, err)
 		}
 	}
-	if more := len(failures) - maxTold; more > 0 {
-		failures = append(failures[:maxTold], fmt.Errorf("and %d more", more))
+	if more := len(failures) - maxListed; more > 0 {
+		failures = append(failures[:maxListed], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(failures...)
 }
@@ -149,7 +149,7 @@ func (c *jobController) trackedPods(namespace string, selector labels.Selector) 
 	left := matching[:0]
 	for _, pod := range matching {
 		ref := metav1.GetControllerOfNoCopy(pod)
-		if ref != nil && c.removals.has(types.NamespacedName{Namespace: namespace, Name: ref.Name}, pod.UID) {
+		if ref != nil && c.memory.removals.has(types.NamespacedName{Namespace: namespace, Name: ref.Name}, pod.UID) {
 			continue
 		}
 		left = append(left, pod)

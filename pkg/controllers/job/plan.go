@@ -32,52 +32,52 @@ type plan struct {
 	wait time.Duration
 }
 
-func (o *observation) plan() plan {
-	if isSuspended(o.job) {
-		return plan{action: actionDeleted, remove: o.active}
+func (r *reconciliation) plan() plan {
+	if isSuspended(r.job) {
+		return plan{action: actionDeleted, remove: r.active}
 	}
-	want := o.wantActive()
-	if victims := o.victims(max(0, len(o.active)-want)); len(victims) > 0 {
+	want := r.wantActive()
+	if victims := r.victims(max(0, len(r.active)-want)); len(victims) > 0 {
 		return plan{action: actionDeleted, remove: victims[:min(burst, len(victims))]}
 	}
-	missing := want - len(o.active)
-	if o.waitsForEnd {
-		missing -= int(o.terminating)
+	missing := want - len(r.active)
+	if r.replacesWhenTerminated {
+		missing -= int(r.terminating)
 	}
 	if missing <= 0 {
 		return plan{action: actionTracking}
 	}
-	return o.planCreation(min(missing, burst))
+	return r.planCreation(min(missing, burst))
 }
 
 // wantActive returns the number of pods that should run. Without a number of completions the
 // pods themselves decide when the work is done: once one has succeeded, no more are started.
-func (o *observation) wantActive() int {
-	parallelism := int(ptr.Deref(o.job.Spec.Parallelism, 1))
-	if o.job.Spec.Completions == nil {
-		if o.succeeded > 0 {
-			return len(o.active)
+func (r *reconciliation) wantActive() int {
+	parallelism := int(ptr.Deref(r.job.Spec.Parallelism, 1))
+	if r.job.Spec.Completions == nil {
+		if r.succeeded > 0 {
+			return len(r.active)
 		}
 		return parallelism
 	}
-	return min(max(0, int(*o.job.Spec.Completions)-int(o.succeeded)), parallelism)
+	return min(max(0, int(*r.job.Spec.Completions)-int(r.succeeded)), parallelism)
 }
 
-func (o *observation) planCreation(missing int) plan {
+func (r *reconciliation) planCreation(missing int) plan {
 	p := plan{action: actionCreated, create: missing}
-	perIndex := hasBackoffPerIndex(o.job)
+	perIndex := hasBackoffPerIndex(r.job)
 	if !perIndex {
-		if wait := o.backoff.wait(o.now); wait > 0 {
+		if wait := r.backoff.wait(r.now); wait > 0 {
 			return plan{action: actionCreated, wait: max(wait, minBackoffWait)}
 		}
 	}
-	if !isIndexed(o.job) {
+	if !isIndexed(r.job) {
 		return p
 	}
-	p.indexes = o.pendingIndexes(missing)
+	p.indexes = r.pendingIndexes(missing)
 	if perIndex {
 		var wait time.Duration
-		if p.indexes, wait = o.readyIndexes(p.indexes); wait > 0 {
+		if p.indexes, wait = r.readyIndexes(p.indexes); wait > 0 {
 			return plan{action: actionCreated, wait: max(wait, minBackoffWait)}
 		}
 	}
@@ -88,11 +88,11 @@ func (o *observation) planCreation(missing int) plan {
 // victims chooses at least n active pods to remove, fewer if there are not as many. Of an
 // Indexed Job pods without a proper index, and all but one of the pods of an index, are always
 // chosen.
-func (o *observation) victims(n int) []*corev1.Pod {
+func (r *reconciliation) victims(n int) []*corev1.Pod {
 	var victims []*corev1.Pod
-	remaining := o.active
-	if isIndexed(o.job) {
-		victims, remaining = o.surplusPods()
+	remaining := r.active
+	if isIndexed(r.job) {
+		victims, remaining = r.surplusPods()
 	}
 	if n <= len(victims) {
 		return victims
@@ -105,11 +105,11 @@ func (o *observation) victims(n int) []*corev1.Pod {
 }
 
 // surplusPods splits the active pods into those that no index needs and the others.
-func (o *observation) surplusPods() (surplus, needed []*corev1.Pod) {
+func (r *reconciliation) surplusPods() (surplus, needed []*corev1.Pod) {
 	byIndex := map[int][]*corev1.Pod{}
-	for _, pod := range o.active {
+	for _, pod := range r.active {
 		i := indexOf(pod)
-		if !o.validIndex(i) {
+		if !r.validIndex(i) {
 			surplus = append(surplus, pod)
 			continue
 		}

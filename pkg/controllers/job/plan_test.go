@@ -47,9 +47,9 @@ func TestPlan(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		{"JOB-69, JOB-71: all are missing", newJob(sized(5, 3)), nil, "pods_created 3"},
-		{"JOB-71: some are missing", newJob(sized(5, 3)), some(1), "pods_created 2"},
-		{"JOB-73: none is missing", newJob(sized(5, 3)), some(3), "tracking 0"},
+		{"JOB-69, JOB-71: all pods are missing", newJob(sized(5, 3)), nil, "pods_created 3"},
+		{"JOB-71: some pods are missing", newJob(sized(5, 3)), some(1), "pods_created 2"},
+		{"JOB-73: no pod is missing", newJob(sized(5, 3)), some(3), "tracking 0"},
 		{"JOB-69: fewer remain than may run", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 4 }), nil, "pods_created 1"},
 		{"JOB-69: more succeeded than asked for", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 7 }), nil, "tracking 0"},
 		{"JOB-69: a work queue starts", newJob(sized(-1, 3)), nil, "pods_created 3"},
@@ -143,7 +143,7 @@ func TestIndexStates(t *testing.T) {
 		pods []*corev1.Pod
 		want string // succeeded; failed; retained
 	}{
-		{"JOB-58, JOB-59: as reported", job(reported("1,2", "4")), nil, "1,2;4;[]"},
+		{"JOB-58, JOB-59: indexes are as reported", job(reported("1,2", "4")), nil, "1,2;4;[]"},
 		{"JOB-61: a failure to be retried", job(), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[p]"},
 		{"JOB-59: a failure too many", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1))}, ";3;[]"},
 		{"JOB-59: a pod without finalizer", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1), untracked), newPod("q", succeeded, atIndex(4), untracked)}, ";;[]"},
@@ -172,9 +172,9 @@ func TestIndexStates(t *testing.T) {
 
 // Pins JOB-57.
 func TestElasticJobDropsHigherIndexes(t *testing.T) {
-	o := look(newJob(indexed, sized(3, 3), func(j *batchv1.Job) { j.Status.CompletedIndexes, j.Status.Succeeded = "0,2-5", 5 }))
-	if o.succeeded != 2 || o.indexed.succeeded.String() != "0,2" {
-		t.Errorf("succeeded are %d: %s", o.succeeded, o.indexed.succeeded)
+	r := look(newJob(indexed, sized(3, 3), func(j *batchv1.Job) { j.Status.CompletedIndexes, j.Status.Succeeded = "0,2-5", 5 }))
+	if r.succeeded != 2 || r.indexed.succeeded.String() != "0,2" {
+		t.Errorf("succeeded are %d: %s", r.succeeded, r.indexed.succeeded)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestFailureCountsAreCarriedOn(t *testing.T) {
 	ignored := func(n string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { annotate(p, ignoredFailureCount, n) }
 	}
-	o := look(newJob(perIndex(9), withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6))))
+	r := look(newJob(perIndex(9), withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6))))
 	for _, test := range []struct {
 		name              string
 		replaced          *corev1.Pod
@@ -197,7 +197,7 @@ func TestFailureCountsAreCarriedOn(t *testing.T) {
 		{"too large", newPod("p4", failed, failedBefore(1<<40), ignored("2147483647")), 1, 2147483647},
 		{"the largest", newPod("p5", failed, failedBefore(2147483647)), 2147483647, 0},
 	} {
-		if f, i := o.nextCounts(test.replaced); f != test.failures || i != test.ignored {
+		if f, i := r.nextCounts(test.replaced); f != test.failures || i != test.ignored {
 			t.Errorf("%s: %d and %d, want %d and %d", test.name, f, i, test.failures, test.ignored)
 		}
 	}
@@ -212,10 +212,10 @@ func TestIndexTemplate(t *testing.T) {
 			corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: indexVariable, Value: "mine"}}})
 	})
 	before := job.DeepCopy()
-	o := look(job, newPod("p", atIndex(2), exited(1, time.Hour), failedBefore(1), func(p *corev1.Pod) { annotate(p, ignoredFailureCount, "4") }))
-	o.podGroup = "group"
-	base := o.template()
-	second, first := o.indexTemplate(base, 2), o.indexTemplate(base, 0)
+	r := look(job, newPod("p", atIndex(2), exited(1, time.Hour), failedBefore(1), func(p *corev1.Pod) { annotate(p, ignoredFailureCount, "4") }))
+	r.podGroup = "group"
+	base := r.template()
+	second, first := r.indexTemplate(base, 2), r.indexTemplate(base, 0)
 	if got := fmt.Sprintln(second.Annotations, second.Labels[batchv1.JobCompletionIndexAnnotation], second.Spec.Hostname, second.Finalizers); got !=
 		"map[a:b batch.kubernetes.io/job-completion-index:2 batch.kubernetes.io/job-index-failure-count:2 batch.kubernetes.io/job-index-ignored-failure-count:4] 2 pi-2 [batch.kubernetes.io/job-tracking]\n" {
 		t.Error(got)
@@ -243,8 +243,8 @@ func TestIndexTemplate(t *testing.T) {
 
 // Pins JOB-72.
 func TestPlainTemplateKeepsAFinalizer(t *testing.T) {
-	o := look(newJob(func(j *batchv1.Job) { j.Spec.Template.Finalizers = []string{"x", batchv1.JobTrackingFinalizer} }))
-	template := o.template()
+	r := look(newJob(func(j *batchv1.Job) { j.Spec.Template.Finalizers = []string{"x", batchv1.JobTrackingFinalizer} }))
+	template := r.template()
 	if len(template.Finalizers) != 2 || template.Spec.Containers[0].Env != nil || template.Spec.SchedulingGroup != nil {
 		t.Errorf("the template is %+v", template)
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -24,7 +23,7 @@ func (c *jobController) reconcile(ctx context.Context, job *batchv1.Job) error {
 	case c.managedElsewhere(job):
 		return nil // the key may have been queued for an earlier Job of that name
 	case isFinished(job):
-		c.forget(key)
+		c.memory.forget(key)
 		c.owners.Writes.Forget(job)
 		return nil
 	case c.hasFinished(job):
@@ -40,7 +39,7 @@ func (c *jobController) reconcile(ctx context.Context, job *batchv1.Job) error {
 // shows. The record expires, since an API server restored from a backup has the Job unfinished
 // again; if the Job has finished after all, a write then fails with a conflict.
 func (c *jobController) hasFinished(job *batchv1.Job) bool {
-	at, ok := c.finished.get(reconcile.KeyOf(job), job.UID)
+	at, ok := c.memory.finished.get(reconcile.KeyOf(job), job.UID)
 	if !ok {
 		return false
 	}
@@ -49,20 +48,6 @@ func (c *jobController) hasFinished(job *batchv1.Job) bool {
 		c.owners.EnqueueAfter(job, left)
 	}
 	return left > 0
-}
-
-// forget drops the state of a Job that has finished or no longer exists.
-func (c *jobController) forget(key types.NamespacedName) {
-	c.backoffs.drop(key, "")
-	c.sightings.drop(key, "")
-	c.removals.drop(key)
-	c.missed.drop(key)
-	c.finished.drop(key, "")
-}
-
-// remembers reports whether there is state of a Job that forget would drop.
-func (c *jobController) remembers(key types.NamespacedName) bool {
-	return c.backoffs.has(key) || c.sightings.has(key) || c.removals.hasAny(key) || c.missed.hasAny(key) || c.finished.has(key)
 }
 
 // sync reconciles one Job. job is a copy.
@@ -86,28 +71,28 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	}
 	now := c.Clock.Now()
 	last := c.lastBackoff(key, job.UID, now)
-	o := observe(job, replacementOf(job, c.value.podReplacementPolicy), all, removed, last, now)
-	o.settled = settled
-	c.sight(o)
-	if o.podGroup, err = c.ensureGang(ctx, o); err != nil {
+	r := observe(job, replacementOf(job, c.config.podReplacementPolicy), all, removed, last, now)
+	r.settled = settled
+	c.updateSightings(r)
+	if r.podGroup, err = c.ensureGang(ctx, r); err != nil {
 		return err
 	}
-	o.end = o.decideEnd()
-	action, actErr := c.act(ctx, o, action)
-	for _, after := range o.wakeUps {
+	r.end = r.decideEnd()
+	action, actErr := c.act(ctx, r, action)
+	for _, after := range r.wakeUps {
 		c.owners.EnqueueAfter(job, after)
 	}
 	if ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), actErr)
 	}
-	changed := c.reportSuspension(o, action) // before the counts, and both always
-	if err := c.track(ctx, o, o.reportCounts() || changed); err != nil {
+	changed := c.reportSuspension(r, action) // before the counts, and both always
+	if err := c.track(ctx, r, r.reportCounts() || changed); err != nil {
 		return fmt.Errorf("tracking status: %w", err)
 	}
 	return actErr
 }
 
-// failure returns an error that counts as one. That a Job waits until it is known which pods it has does not.
+// failure returns err unless the Job is only waiting for the outcome of an unanswered create.
 func failure(err error) error {
 	if errors.Is(err, writes.ErrUncertain) {
 		return nil
@@ -116,57 +101,58 @@ func failure(err error) error {
 }
 
 // act deletes the pods of a Job that ends, and removes or creates pods of one that continues.
-func (c *jobController) act(ctx context.Context, o *observation, action string) (string, error) {
-	if o.end != nil {
-		none, err := c.endPods(ctx, o)
-		if !none || !o.settled {
-			o.end = nil // there may be pods that the cache does not show yet
+func (c *jobController) act(ctx context.Context, r *reconciliation, action string) (string, error) {
+	if r.end != nil {
+		none, err := c.endPods(ctx, r)
+		if !none || !r.settled {
+			r.end = nil // there may be pods that the cache does not show yet
 		}
-		return action, cmp.Or(err, c.awaitUncertain(o))
+		return action, cmp.Or(err, c.awaitUncertain(r))
 	}
-	if !o.settled {
+	if !r.settled {
 		return action, nil // there may be pods that the cache does not show yet
 	}
 	var err error
-	if o.job.DeletionTimestamp == nil {
-		action, err = c.manage(ctx, o)
+	if r.job.DeletionTimestamp == nil {
+		action, err = c.manage(ctx, r)
 	}
-	if o.end = o.reachedCompletions(o.activeCount()); o.end != nil {
-		err = cmp.Or(err, c.awaitUncertain(o))
+	if r.end = r.reachedCompletions(r.activeCount()); r.end != nil {
+		err = cmp.Or(err, c.awaitUncertain(r))
 	}
 	return action, err
 }
 
-// awaitUncertain keeps a Job from ending while it may have a pod of which nobody knows, and returns the reason.
-func (c *jobController) awaitUncertain(o *observation) error {
-	uncertain := c.owners.Writes.MayCreate(o.job, "")
+// awaitUncertain clears r.end while an unanswered create may have produced a pod, and returns the error to requeue
+// with.
+func (c *jobController) awaitUncertain(r *reconciliation) error {
+	uncertain := c.owners.Writes.MayCreate(r.job, "")
 	if uncertain != nil {
-		o.end = nil
+		r.end = nil
 	}
 	return uncertain
 }
 
 // reportSuspension sets the condition Suspended according to the spec, once the pods were
 // managed accordingly. It reports whether that changed the status.
-func (c *jobController) reportSuspension(o *observation, action string) bool {
-	if action == actionReconciling || o.end != nil {
+func (c *jobController) reportSuspension(r *reconciliation, action string) bool {
+	if action == actionReconciling || r.end != nil {
 		return false
 	}
 	status, reason, message := corev1.ConditionFalse, reasonResumed, messageResumed
-	event := resumedJob(o.job)
-	if isSuspended(o.job) {
+	event := resumedJob(r.job)
+	if isSuspended(r.job) {
 		status, reason, message = corev1.ConditionTrue, reasonSuspended, messageSuspended
-		event = suspendedJob(o.job)
+		event = suspendedJob(r.job)
 	}
-	if !ensureCondition(o.job, newCondition(batchv1.JobSuspended, status, reason, message, o.now)) {
+	if !ensureCondition(r.job, newCondition(batchv1.JobSuspended, status, reason, message, r.now)) {
 		return false
 	}
-	o.suspension = &event
-	if !isSuspended(o.job) {
-		now := metav1.NewTime(o.now)
-		o.job.Status.StartTime = &now
-	} else if c.value.resetStartTimeOfSuspended {
-		o.job.Status.StartTime = nil
+	r.suspension = &event
+	if !isSuspended(r.job) {
+		now := metav1.NewTime(r.now)
+		r.job.Status.StartTime = &now
+	} else if c.config.resetStartTimeOfSuspended {
+		r.job.Status.StartTime = nil
 	}
 	return true
 }

@@ -69,7 +69,7 @@ func TestAJobOfOnePod(t *testing.T) {
 	f.WantRequests(t)
 	f.CatchUp(t)
 	f.MustReconcile(t)
-	if f.c.remembers(key) {
+	if f.c.memory.has(key) {
 		t.Error("a finished Job is remembered")
 	}
 }
@@ -99,9 +99,9 @@ func TestStatusIsWrittenBeforeFinalizersGo(t *testing.T) {
 
 // Pins JOB-46 and JOB-104.
 func TestAStaleCacheCountsNothingTwice(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	f := newFixture(t, v, newJob(sized(3, 3), started), newPod("a", succeeded), newPod("b"), newPod("c"))
+	cfg := defaults
+	cfg.requireFresh = false
+	f := newFixture(t, cfg, newJob(sized(3, 3), started), newPod("a", succeeded), newPod("b"), newPod("c"))
 	f.MustReconcile(t)
 	f.Requests()
 	// The Job is seen, the pods are not.
@@ -115,19 +115,19 @@ func TestAStaleCacheCountsNothingTwice(t *testing.T) {
 	}
 	f.CatchUp(t)
 	f.MustReconcile(t)
-	if f.c.removals.hasAny(key) {
+	if f.c.memory.removals.knows(key) {
 		t.Error("a removal that was seen is remembered")
 	}
 }
 
-// A pod is looked at as it is when the pods are listed: what the cache learns later must not
-// make a removal forgotten that the list does not show.
+// A removal is not forgotten because the cache shows it after the pods were listed: the list still has the pod with its
+// finalizer.
 func TestARemovalThatIsSeenAfterThePodsWereListedIsNotCountedAgain(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	f := newFixture(t, v, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Status.Succeeded = 1 }),
+	cfg := defaults
+	cfg.requireFresh = false
+	f := newFixture(t, cfg, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Status.Succeeded = 1 }),
 		newPod("counted", succeeded), newPod("orphan", alone))
-	f.c.removals.add(key, []*corev1.Pod{newPod("counted")})
+	f.c.memory.removals.add(key, []*corev1.Pod{newPod("counted")})
 	f.Fake.PrependReactor("patch", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
 		if action.(ktesting.PatchAction).GetName() == "orphan" { // adopted, between the list and the count
 			f.Cache(t, newPod("counted", succeeded, untracked))
@@ -181,9 +181,9 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 
 // Pins JOB-104.
 func TestUnseenPodsKeepAJobFromActing(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	f := newFixture(t, v, newJob())
+	cfg := defaults
+	cfg.requireFresh = false
+	f := newFixture(t, cfg, newJob())
 	f.EmptyCache(t, &corev1.Pod{}, "5")
 	f.MustReconcile(t)
 	f.Requests()
@@ -199,9 +199,9 @@ func TestUnseenPodsKeepAJobFromActing(t *testing.T) {
 // What the caches learn after the pods were listed does not make the list complete.
 // Pins JOB-32.
 func TestPodsThatAreSeenAfterTheListAreNotMissing(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	f := newFixture(t, v, newJob(sized(3, 3)))
+	cfg := defaults
+	cfg.requireFresh = false
+	f := newFixture(t, cfg, newJob(sized(3, 3)))
 	f.EmptyCache(t, &corev1.Pod{}, "5")
 	f.MustReconcile(t)
 	created := f.storedPods(t)
@@ -220,7 +220,7 @@ func TestPodsThatAreSeenAfterTheListAreNotMissing(t *testing.T) {
 	}
 }
 
-// TestAReasonThatIsNoTextIsCounted: who may write the status of a Job says why it fails, and the
+// TestAReasonThatIsNoTextIsCounted: anybody who may write the status of a Job sets the reason of its failure, and the
 // API server accepts any bytes.
 //
 // Pins JOB-118.
@@ -360,7 +360,7 @@ func TestOnlyPodsWhoseFinalizerWasRemovedAreRemembered(t *testing.T) {
 	if err := f.c.owners.Reconcile(ctx, key); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the error is %v", err)
 	}
-	if left := f.c.removals.jobs[key]; len(left) != 0 {
+	if left := f.c.memory.removals.jobs[key]; len(left) != 0 {
 		t.Errorf("remembered are %v", left)
 	}
 }
@@ -414,9 +414,9 @@ func TestTheAnswerOfAProxyIsNoDeletion(t *testing.T) {
 
 // Pins JOB-4.
 func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
-	v := defaults
-	v.resetStartTimeOfSuspended = false
-	f := newFixture(t, v, newJob(started, suspended))
+	cfg := defaults
+	cfg.resetStartTimeOfSuspended = false
+	f := newFixture(t, cfg, newJob(started, suspended))
 	f.MustReconcile(t)
 	if f.stored(t).Status.StartTime == nil {
 		t.Error("the start time is gone")
@@ -425,9 +425,9 @@ func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
 
 // It was suspended by a version that keeps the start time. Pins JOB-42 and JOB-122.
 func TestTheDeadlineOfAResumedJobBeginsAnew(t *testing.T) {
-	v := defaults
-	v.resetStartTimeOfSuspended = false
-	f := newFixture(t, v, newJob(started, suspended, func(j *batchv1.Job) {
+	cfg := defaults
+	cfg.resetStartTimeOfSuspended = false
+	f := newFixture(t, cfg, newJob(started, suspended, func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
 	}))
 	f.MustReconcile(t)
@@ -443,7 +443,7 @@ func TestTheDeadlineOfAResumedJobBeginsAnew(t *testing.T) {
 	f.Queued.Want(t, "ns/pi in 1m0s")
 }
 
-// What a reconcile that began is counted as.
+// Reconciles are counted by action and result.
 func TestReconcilesAreCounted(t *testing.T) {
 	suspended := func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }
 	for _, test := range []struct {
@@ -559,7 +559,7 @@ func TestCreationFailures(t *testing.T) {
 	}
 }
 
-// A Job does not end while it may have a pod of which nobody knows. Pins WL-115.
+// A Job does not end while an unanswered create may have produced a pod. Pins WL-115.
 func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(1, 1), started, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](7200) }))
 	f.Refuse("create pods", io.ErrUnexpectedEOF)
@@ -628,13 +628,13 @@ func TestANamespaceThatIsGoingIsNoFailure(t *testing.T) {
 func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started), newPod("f", exited(1, 4*time.Second)))
 	works := f.Refuse("update jobs/status", errBoom)
-	if err := f.Reconcile(); err == nil || f.c.backoffs.has(key) {
-		t.Errorf("error %v, remembered %t", err, f.c.backoffs.has(key))
+	if err := f.Reconcile(); err == nil || f.c.memory.backoffs.knows(key) {
+		t.Errorf("error %v, remembered %t", err, f.c.memory.backoffs.knows(key))
 	}
 	works()
 	f.Queued.Take()
 	f.MustReconcile(t)
-	if got, _ := f.c.backoffs.get(key, "job-uid"); got.failures != 1 {
+	if got, _ := f.c.memory.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	f.Queued.Want(t, "ns/pi in 6s")
@@ -709,13 +709,13 @@ func TestAClockThatIsSetBack(t *testing.T) {
 func TestSightingsEndWithTheirPods(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started, perIndex(5)), newPod("f", exited(1, -24*time.Hour), atIndex(0)))
 	f.MustReconcile(t)
-	if got, _ := f.c.sightings.get(key, "job-uid"); len(got) != 1 {
+	if got, _ := f.c.memory.sightings.get(key, "job-uid"); len(got) != 1 {
 		t.Errorf("sighted %v", got)
 	}
 	f.CatchUp(t)
 	f.Uncache(t, newPod("f"))
 	f.MustReconcile(t)
-	if f.c.sightings.has(key) {
+	if f.c.memory.sightings.knows(key) {
 		t.Error("the sighting is remembered")
 	}
 }
@@ -743,8 +743,8 @@ func TestBackoffIsRememberedWithTheFirstWriteOnly(t *testing.T) {
 		j.Status.UncountedTerminatedPods.Succeeded = []types.UID{"s"}
 	}), newPod("s", succeeded), newPod("r"), newPod("i", exited(6, 0)))
 	f.MustReconcile(t)
-	if got := strings.Join(f.Requests(), ", "); !strings.HasPrefix(got, "patch pods") || f.c.backoffs.has(key) {
-		t.Errorf("D1: requests %s, remembered %t", got, f.c.backoffs.has(key))
+	if got := strings.Join(f.Requests(), ", "); !strings.HasPrefix(got, "patch pods") || f.c.memory.backoffs.knows(key) {
+		t.Errorf("D1: requests %s, remembered %t", got, f.c.memory.backoffs.knows(key))
 	}
 }
 
@@ -777,11 +777,11 @@ func TestAConflictIsNoFailure(t *testing.T) {
 	}
 }
 
-// Nothing in memory keeps an API server that was restored from a backup from being believed.
+// The API server may have been restored from a backup, and then shows the Job unfinished again.
 // Pins JOB-28 and JOB-105.
 func TestAFinishedJobIsLookedAtAgainAfterATime(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started, func(j *batchv1.Job) { j.Status.Active = 1 }), newPod("p"))
-	f.c.finished.set(key, "job-uid", f.Clock.Now())
+	f.c.memory.finished.set(key, "job-uid", f.Clock.Now())
 	f.Clock.Step(time.Minute)
 	f.MustReconcile(t)
 	f.Queued.Want(t, "ns/pi in 4m0s")
@@ -812,7 +812,7 @@ func TestARemovalThatIsNotSeenForLongIsLookedUp(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+			f.c.memory.removals.add(key, []*corev1.Pod{newPod("p")})
 			f.Clock.Step(writes.Timeout - time.Second)
 			f.MustReconcile(t)
 			f.WantRequests(t)
@@ -867,32 +867,32 @@ func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, defaults)
 	f.rememberAll("u")
 	f.MustReconcile(t)
-	if f.c.remembers(key) {
+	if f.c.memory.has(key) {
 		t.Error("it is remembered")
 	}
 }
 
 // rememberAll makes the controller have state of every kind of the Job.
 func (f *fixture) rememberAll(uid types.UID) {
-	f.c.backoffs.set(key, uid, backoffRecord{failures: 1, last: start})
-	f.c.sightings.set(key, uid, sightings{"p": start})
-	f.c.finished.set(key, uid, start)
-	f.c.removals.add(key, []*corev1.Pod{newPod("p")})
-	f.c.missed.add(key, "p")
+	f.c.memory.backoffs.set(key, uid, backoffRecord{failures: 1, last: start})
+	f.c.memory.sightings.set(key, uid, sightings{"p": start})
+	f.c.memory.finished.set(key, uid, start)
+	f.c.memory.removals.add(key, []*corev1.Pod{newPod("p")})
+	f.c.memory.missed.add(key, "p")
 }
 
-// Nobody sees the deletion of a Job between two instances. Pins JOB-117.
+// There is no event for a Job that was deleted between two instances. Pins JOB-117.
 func TestASuccessorForgetsAJobThatIsGone(t *testing.T) {
 	first := newFixture(t, defaults)
 	first.rememberAll("job-uid")
 	second := newFixture(t, defaults)
 	second.c.takeOver(first.c.HandOver())
 	second.Queued.Want(t, "ns/pi in 5m0s")
-	if !second.c.remembers(key) {
+	if !second.c.memory.has(key) {
 		t.Error("the cache, which may be stale, is believed at once")
 	}
 	second.MustReconcile(t)
-	if second.c.remembers(key) || len(second.c.HandOver().jobs()) != 0 {
+	if second.c.memory.has(key) || len(second.c.HandOver().memory.jobs()) != 0 {
 		t.Error("it is remembered")
 	}
 }
@@ -900,16 +900,16 @@ func TestASuccessorForgetsAJobThatIsGone(t *testing.T) {
 // Each kind of state alone makes a successor look at the Job. Pins JOB-117.
 func TestASuccessorLooksAtEveryJobOfWhichItHasState(t *testing.T) {
 	for kind, set := range map[string]func(*jobController){
-		"backoff":  func(c *jobController) { c.backoffs.set(key, "u", backoffRecord{failures: 1}) },
-		"sighting": func(c *jobController) { c.sightings.set(key, "u", sightings{"p": start}) },
-		"finish":   func(c *jobController) { c.finished.set(key, "u", start) },
-		"removal":  func(c *jobController) { c.removals.add(key, []*corev1.Pod{newPod("p")}) },
-		"miss":     func(c *jobController) { c.missed.add(key, "p") },
+		"backoff":  func(c *jobController) { c.memory.backoffs.set(key, "u", backoffRecord{failures: 1}) },
+		"sighting": func(c *jobController) { c.memory.sightings.set(key, "u", sightings{"p": start}) },
+		"finish":   func(c *jobController) { c.memory.finished.set(key, "u", start) },
+		"removal":  func(c *jobController) { c.memory.removals.add(key, []*corev1.Pod{newPod("p")}) },
+		"miss":     func(c *jobController) { c.memory.missed.add(key, "p") },
 	} {
 		first, second := newFixture(t, defaults), newFixture(t, defaults)
 		set(first.c)
 		second.c.takeOver(first.c.HandOver())
-		if !second.c.remembers(key) {
+		if !second.c.memory.has(key) {
 			t.Errorf("%s: it was not handed over", kind)
 		}
 		second.Queued.Want(t, "ns/pi in 5m0s")
@@ -960,11 +960,11 @@ func TestACutOffReconcileReportsNothing(t *testing.T) {
 
 // Pins JOB-97 and JOB-107.
 func TestHandOver(t *testing.T) {
-	v := defaults
-	v.staleConsistency = false
-	first := newFixture(t, v, newJob(sized(9, 9), started), newPod("a", succeeded), newPod("f", exited(1, 0)))
+	cfg := defaults
+	cfg.requireFresh = false
+	first := newFixture(t, cfg, newJob(sized(9, 9), started), newPod("a", succeeded), newPod("f", exited(1, 0)))
 	first.MustReconcile(t)
-	second := newFixture(t, v, newJob(sized(9, 9), started, func(j *batchv1.Job) {
+	second := newFixture(t, cfg, newJob(sized(9, 9), started, func(j *batchv1.Job) {
 		j.Status.Succeeded, j.Status.Failed = 1, 1
 	}), newPod("a", succeeded), newPod("f", exited(1, 0)))
 	second.c.takeOver(first.c.HandOver())
@@ -972,10 +972,10 @@ func TestHandOver(t *testing.T) {
 	if s := second.stored(t).Status; s.Succeeded != 1 || s.Failed != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
 		t.Errorf("pods were counted again: %+v", s)
 	}
-	if got, _ := second.c.backoffs.get(key, "job-uid"); got.failures != 1 {
+	if got, _ := second.c.memory.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
-	if second.c.removals.has(key, types.UID("other")) || !second.c.removals.has(key, "a") {
+	if second.c.memory.removals.has(key, types.UID("other")) || !second.c.memory.removals.has(key, "a") {
 		t.Error("removals were not handed over")
 	}
 }

@@ -31,7 +31,7 @@ type removals struct {
 	// version returns the version of the cache.
 	version func() string
 	clock   clock.PassiveClock
-	ofPods[removal]
+	perPod[removal]
 }
 
 // removal is the record of one pod.
@@ -44,7 +44,7 @@ type removal struct {
 }
 
 func newRemovals(cached func(types.NamespacedName) *corev1.Pod, version func() string, c clock.PassiveClock) *removals {
-	return &removals{cached: cached, version: version, clock: c, ofPods: newOfPods[removal]()}
+	return &removals{cached: cached, version: version, clock: c, perPod: newPerPod[removal]()}
 }
 
 // add remembers pods of a Job, by UID and name.
@@ -91,7 +91,7 @@ func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], dou
 		isOld := r.clock.Since(removal.known) >= writes.Timeout
 		switch {
 		case pod == nil && !isOld && writes.IsOlder(r.version(), removal.version):
-			unseen.Insert(uid) // a list has lacked the pod, and what comes next may be older than the removal
+			unseen.Insert(uid) // a list lacked the pod, and its next event may be older than the removal
 		case pod == nil || pod.UID != uid || !isTracked(pod):
 			delete(known, uid)
 		case isOld:
@@ -128,7 +128,7 @@ func (r *removals) takeOver(jobs map[types.NamespacedName]map[types.UID]removal)
 // unseenRemovals returns the pods of a Job that must not be counted although the cache may
 // show them with the finalizer.
 func (c *jobController) unseenRemovals(ctx context.Context, job types.NamespacedName) (sets.Set[types.UID], error) {
-	unseen, doubtful := c.removals.of(job)
+	unseen, doubtful := c.memory.removals.of(job)
 	for _, cached := range doubtful {
 		tracked, err := c.isTrackedLive(ctx, cached)
 		if err != nil {
@@ -136,10 +136,10 @@ func (c *jobController) unseenRemovals(ctx context.Context, job types.Namespaced
 		}
 		if tracked {
 			unseen.Delete(cached.UID)
-			c.removals.failed(job, cached)
+			c.memory.removals.failed(job, cached)
 			continue
 		}
-		c.removals.add(job, []*corev1.Pod{cached}) // the cache is just stale
+		c.memory.removals.add(job, []*corev1.Pod{cached}) // the cache is just stale
 	}
 	return unseen, nil
 }
@@ -158,30 +158,30 @@ func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (boo
 
 // removeFinalizers removes the finalizer of pods and returns those that no longer have it, and
 // the first failure.
-func (c *jobController) removeFinalizers(ctx context.Context, o *observation, all []*corev1.Pod) ([]*corev1.Pod, error) {
-	c.removals.add(o.key, all)
+func (c *jobController) removeFinalizers(ctx context.Context, r *reconciliation, all []*corev1.Pod) ([]*corev1.Pod, error) {
+	c.memory.removals.add(r.key, all)
 	var released []*corev1.Pod
-	results := inBursts(ctx, len(all), func(ctx context.Context, i int) error { return c.removeFinalizer(ctx, o, all[i]) })
+	results := inBursts(ctx, len(all), func(ctx context.Context, i int) error { return c.removeFinalizer(ctx, r, all[i]) })
 	for i, err := range results {
 		if err == nil {
 			released = append(released, all[i])
 			continue
 		}
-		c.removals.failed(o.key, all[i])
+		c.memory.removals.failed(r.key, all[i])
 		// If the Job was deleted meanwhile, the sweep for it has left the pod out, see trackedPods.
 		c.orphanSeen(reconcile.Fresh, all[i])
 	}
-	return released, worst(results)
+	return released, reconcile.Worst(results...)
 }
 
 // removeFinalizer removes the finalizer of a pod.
-func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod *corev1.Pod) error {
+func (c *jobController) removeFinalizer(ctx context.Context, r *reconciliation, pod *corev1.Pod) error {
 	patched, err := c.patchFinalizer(ctx, pod, anyVersion)
 	if err != nil {
 		return err
 	}
-	c.removals.done(o.key, pod.UID, patched.ResourceVersion)
-	c.podControl.Patched(o.job, patched)
+	c.memory.removals.done(r.key, pod.UID, patched.ResourceVersion)
+	c.podControl.Patched(r.job, patched)
 	return nil
 }
 

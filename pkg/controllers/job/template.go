@@ -11,15 +11,15 @@ import (
 )
 
 // template returns the template that all new pods of a Job share.
-func (o *observation) template() *corev1.PodTemplateSpec {
-	template := o.job.Spec.Template.DeepCopy()
+func (r *reconciliation) template() *corev1.PodTemplateSpec {
+	template := r.job.Spec.Template.DeepCopy()
 	if !slices.Contains(template.Finalizers, batchv1.JobTrackingFinalizer) {
 		template.Finalizers = append(template.Finalizers, batchv1.JobTrackingFinalizer)
 	}
-	if o.podGroup != "" {
-		template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &o.podGroup}
+	if r.podGroup != "" {
+		template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &r.podGroup}
 	}
-	if isIndexed(o.job) {
+	if isIndexed(r.job) {
 		addIndexVariable(template.Spec.InitContainers)
 		addIndexVariable(template.Spec.Containers)
 	}
@@ -28,14 +28,14 @@ func (o *observation) template() *corev1.PodTemplateSpec {
 
 // indexTemplate returns the template of the pod of an index. It shares the lists of the spec
 // with base.
-func (o *observation) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
+func (r *reconciliation) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
 	template := *base
 	number := strconv.Itoa(index)
 	template.Labels = withEntry(base.Labels, batchv1.JobCompletionIndexAnnotation, number)
 	template.Annotations = withEntry(base.Annotations, batchv1.JobCompletionIndexAnnotation, number)
-	template.Spec.Hostname = o.job.Name + "-" + number
-	if hasBackoffPerIndex(o.job) {
-		failures, ignored := o.nextCounts(o.indexed.retained[index])
+	template.Spec.Hostname = r.job.Name + "-" + number
+	if hasBackoffPerIndex(r.job) {
+		failures, ignored := r.nextCounts(r.indexed.retained[index])
 		template.Annotations[failureCount] = strconv.Itoa(int(failures))
 		if ignored > 0 {
 			template.Annotations[ignoredFailureCount] = strconv.Itoa(int(ignored))

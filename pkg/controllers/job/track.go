@@ -12,9 +12,9 @@ import (
 
 // track writes the status and removes the finalizers of the pods it accounts for, in the
 // order that the type accounting explains.
-func (c *jobController) track(ctx context.Context, o *observation, changed bool) error {
-	a := newAccounting(o, changed)
-	a.settle()
+func (c *jobController) track(ctx context.Context, r *reconciliation, changed bool) error {
+	a := newAccounting(r, changed)
+	a.moveToCounters()
 	a.count()
 	a.reportIndexes()
 	a.announceEnd()
@@ -27,7 +27,7 @@ func (c *jobController) track(ctx context.Context, o *observation, changed bool)
 		return fmt.Errorf("adding uncounted pods to status: %w", err)
 	}
 	if wrote && terminal == nil {
-		c.rememberBackoff(o)
+		c.rememberBackoff(r)
 	}
 	c.metrics.failuresHandled(a.handled)
 	if len(a.removable) > 0 {
@@ -36,19 +36,19 @@ func (c *jobController) track(ctx context.Context, o *observation, changed bool)
 		}
 	}
 	if terminal != nil {
-		c.finished.set(o.key, o.job.UID, c.Clock.Now())
-		c.announceFinish(o.job, terminal)
+		c.memory.finished.set(r.key, r.job.UID, c.Clock.Now())
+		c.announceFinish(r.job, terminal)
 	}
 	return nil
 }
 
 // release removes the finalizers of the pods that the status accounts for, and counts them.
 func (c *jobController) release(ctx context.Context, a *accounting) (*batchv1.JobCondition, error) {
-	released, failure := c.removeFinalizers(ctx, a.o, a.removable)
+	released, failure := c.removeFinalizers(ctx, a.r, a.removable)
 	for _, pod := range released {
 		a.tracked.Delete(pod.UID)
 	}
-	a.settle()
+	a.moveToCounters()
 	var terminal *batchv1.JobCondition
 	if failure == nil {
 		terminal = a.declareEnd()
@@ -60,12 +60,12 @@ func (c *jobController) release(ctx context.Context, a *accounting) (*batchv1.Jo
 }
 
 // rememberBackoff stores the new backoff record, once the status includes the failures.
-func (c *jobController) rememberBackoff(o *observation) {
-	if o.backoff == (backoffRecord{}) {
-		c.backoffs.drop(o.key, o.job.UID)
+func (c *jobController) rememberBackoff(r *reconciliation) {
+	if r.backoff == (backoffRecord{}) {
+		c.memory.backoffs.drop(r.key, r.job.UID)
 		return
 	}
-	c.backoffs.set(o.key, o.job.UID, o.backoff)
+	c.memory.backoffs.set(r.key, r.job.UID, r.backoff)
 }
 
 // writeStatus writes the status if it has changed, and reports whether it had. A change of
@@ -74,19 +74,19 @@ func (c *jobController) writeStatus(ctx context.Context, a *accounting) (wrote b
 	if !a.changed {
 		return false, nil
 	}
-	o := a.o
-	updated, err := c.Client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), o.job, metav1.UpdateOptions{})
+	r := a.r
+	updated, err := c.Client.BatchV1().Jobs(r.job.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.job, metav1.UpdateOptions{})
 	if err != nil {
 		return false, err
 	}
 	a.changed = false
-	o.job.ResourceVersion = updated.ResourceVersion
-	c.owners.Wrote(o.job, updated)
-	c.metrics.podsFinished(o.job, &o.reported)
-	o.reported = *o.job.Status.DeepCopy()
-	if o.suspension != nil {
-		c.Record(*o.suspension)
-		o.suspension = nil
+	r.job.ResourceVersion = updated.ResourceVersion
+	c.owners.Wrote(r.job, updated)
+	c.metrics.podsFinished(r.job, &r.reported)
+	r.reported = *r.job.Status.DeepCopy()
+	if r.suspension != nil {
+		c.Record(*r.suspension)
+		r.suspension = nil
 	}
 	return true, nil
 }

@@ -39,7 +39,7 @@ func otherJob(j *batchv1.Job) {
 	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
 }
 
-// Whoever owns a pod, its finalizer is this controller's to remove.
+// Only this controller removes the finalizer of a pod, no matter what owns the pod.
 func TestPodsThatWakeTheHandler(t *testing.T) {
 	pods := &controllertest.Captured{}
 	newFixture(t, defaults).c.watch(&controllertest.Captured{}, pods)
@@ -166,7 +166,7 @@ func TestJobEvents(t *testing.T) {
 		{"JOB-93, JOB-109: finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
 		{"JOB-11, JOB-109: finished, a pod is left", newPod("p"), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", sweep},
 		{"finished, a removal is not seen", newPod("p"), func(f *fixture) {
-			f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+			f.c.memory.removals.add(key, []*corev1.Pod{newPod("p")})
 			f.c.jobUpdated(fresh, newJob(), newJob(finished))
 		}, "ns/pi in 1s", ""},
 		{"deleted", newPod("p"), func(f *fixture) { f.c.jobDeleted(newJob()) }, "ns/pi", sweep},
@@ -190,12 +190,12 @@ func TestJobEvents(t *testing.T) {
 // Pins JOB-12.
 func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.c.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: start})
-	f.c.sightings.set(key, "job-uid", sightings{"p": start})
-	f.c.finished.set(key, "job-uid", start)
+	f.c.memory.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: start})
+	f.c.memory.sightings.set(key, "job-uid", sightings{"p": start})
+	f.c.memory.finished.set(key, "job-uid", start)
 	f.c.owners.Writes.Wrote(newJob(), jobResource, "7")
 	f.c.jobDeleted(newJob())
-	if f.c.remembers(key) || len(f.c.owners.Writes.HandOver()) != 0 {
+	if f.c.memory.has(key) || len(f.c.owners.Writes.HandOver()) != 0 {
 		t.Error("it is remembered")
 	}
 }
@@ -235,8 +235,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// That the cache has no Job says little about a Job that the cache has never shown: pods of
-// one that runs must stay until they are counted.
+// A Job that the cache lacks may exist: the pods of a Job that runs must stay until they are
+// counted.
 // Pins JOB-103.
 func TestPodsOfAJobThatIsNotCachedYet(t *testing.T) {
 	finished := withStatusCondition(batchv1.JobFailed, "True", "X")
@@ -480,33 +480,33 @@ func TestValue(t *testing.T) {
 	gates := func(set map[string]bool) func(*v1beta1.KubeControllerManagerConfiguration) {
 		return func(c *v1beta1.KubeControllerManagerConfiguration) { c.FeatureGates = set }
 	}
-	with := func(change func(*value)) value {
-		v := defaults
-		change(&v)
-		return v
+	with := func(change func(*config)) config {
+		cfg := defaults
+		change(&cfg)
+		return cfg
 	}
-	gang := with(func(v *value) { v.gangScheduling = true })
+	gang := with(func(cfg *config) { cfg.gangScheduling = true })
 	emulating := func(version, gate string) func(*v1beta1.KubeControllerManagerConfiguration) {
 		return func(c *v1beta1.KubeControllerManagerConfiguration) {
 			c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}
 		}
 	}
 	// Emulated versions before 1.36 do not have two of the gates.
-	older := value{concurrentSyncs: 5, podReplacementPolicy: true, managedBy: true}
+	older := config{concurrentSyncs: 5, podReplacementPolicy: true, managedBy: true}
 	for _, test := range []struct {
 		name   string
 		change func(*v1beta1.KubeControllerManagerConfiguration)
-		want   value
+		want   config
 	}{
 		{"defaults", gates(nil), defaults},
-		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, with(func(v *value) { v.concurrentSyncs = 7 })},
-		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), with(func(v *value) { v.staleConsistency = false })},
-		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), with(func(v *value) { v.resetStartTimeOfSuspended = false })},
+		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, with(func(cfg *config) { cfg.concurrentSyncs = 7 })},
+		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), with(func(cfg *config) { cfg.requireFresh = false })},
+		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), with(func(cfg *config) { cfg.resetStartTimeOfSuspended = false })},
 		{"workloads without what they need", gates(map[string]bool{"WorkloadWithJob": true}), defaults},
 		{"workloads", gates(map[string]bool{"WorkloadWithJob": true, "GenericWorkload": true}), gang},
-		{"replacement policies", emulating("1.33", "JobPodReplacementPolicy"), value{concurrentSyncs: 5, managedBy: true}},
+		{"replacement policies", emulating("1.33", "JobPodReplacementPolicy"), config{concurrentSyncs: 5, managedBy: true}},
 		{"replacement policies, locked", emulating("1.34", "JobPodReplacementPolicy"), older},
-		{"other controllers", emulating("1.34", "JobManagedBy"), value{concurrentSyncs: 5, podReplacementPolicy: true}},
+		{"other controllers", emulating("1.34", "JobManagedBy"), config{concurrentSyncs: 5, podReplacementPolicy: true}},
 		{"other controllers, locked", emulating("1.36", "JobManagedBy"), defaults},
 	} {
 		c := v1beta1.NewDefault()

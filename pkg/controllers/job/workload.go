@@ -41,22 +41,22 @@ func newGangs(env controller.Env, enabled bool) *gangs {
 }
 
 // ensureGang returns the name of the PodGroup of the pods of a Job, empty if they have none.
-func (c *jobController) ensureGang(ctx context.Context, o *observation) (string, error) {
-	if c.gangs == nil || o.job.DeletionTimestamp != nil || !formsGang(o.job) {
+func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (string, error) {
+	if c.gangs == nil || r.job.DeletionTimestamp != nil || !formsGang(r.job) {
 		return "", nil
 	}
 	var group *schedulingv1alpha2.PodGroup
 	// If an object exists that the cache does not show yet, reading again helps.
 	err := writes.RetryOn(apierrors.IsAlreadyExists, retry.DefaultRetry, func() (err error) {
-		workload, err := c.ensureWorkload(ctx, o)
+		workload, err := c.ensureWorkload(ctx, r)
 		if err != nil || workload == nil {
 			return err
 		}
-		group, err = c.ensurePodGroup(ctx, o, workload)
+		group, err = c.ensurePodGroup(ctx, r, workload)
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("ensuring Workload and PodGroup for Job %s: %w", o.key, err)
+		return "", fmt.Errorf("ensuring Workload and PodGroup for Job %s: %w", r.key, err)
 	}
 	if group == nil {
 		return "", nil
@@ -73,42 +73,42 @@ func formsGang(job *batchv1.Job) bool {
 
 // neverStarted reports whether a Job is new. observe may have set its start time, so the
 // reported status decides.
-func (o *observation) neverStarted() bool {
-	return len(o.pods) == 0 && o.reported.StartTime == nil && o.reported.Succeeded == 0 && o.reported.Failed == 0 &&
-		!hasConditionType(o.job, batchv1.JobSuspended)
+func (r *reconciliation) neverStarted() bool {
+	return len(r.pods) == 0 && r.reported.StartTime == nil && r.reported.Succeeded == 0 && r.reported.Failed == 0 &&
+		!hasConditionType(r.job, batchv1.JobSuspended)
 }
 
 // ensureWorkload returns the Workload of a Job, nil if it has none that can be used.
-func (c *jobController) ensureWorkload(ctx context.Context, o *observation) (*schedulingv1alpha2.Workload, error) {
-	found, err := c.gangs.workloads.ofJob(o.job.Namespace, o.job.Name)
+func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (*schedulingv1alpha2.Workload, error) {
+	found, err := c.gangs.workloads.ofJob(r.job.Namespace, r.job.Name)
 	if err != nil {
 		return nil, err
 	}
 	logger := klog.FromContext(ctx)
 	switch {
 	case len(found) > 1:
-		logger.Info("Job has several Workloads, using none", "job", klog.KObj(o.job), "workloads", len(found))
+		logger.Info("Job has several Workloads, using none", "job", klog.KObj(r.job), "workloads", len(found))
 		return nil, nil
 	case len(found) == 1:
-		if !metav1.IsControlledBy(found[0], o.job) || len(found[0].Spec.PodGroupTemplates) != 1 {
-			logger.V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(o.job), "workload", klog.KObj(found[0]))
+		if !metav1.IsControlledBy(found[0], r.job) || len(found[0].Spec.PodGroupTemplates) != 1 {
+			logger.V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(r.job), "workload", klog.KObj(found[0]))
 			return nil, nil
 		}
 		return found[0], nil
-	case !o.neverStarted():
+	case !r.neverStarted():
 		return nil, nil
 	}
-	created, err := c.Client.SchedulingV1alpha2().Workloads(o.job.Namespace).Create(ctx, newWorkload(o.job), metav1.CreateOptions{})
+	created, err := c.Client.SchedulingV1alpha2().Workloads(r.job.Namespace).Create(ctx, newWorkload(r.job), metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	c.Record(createdWorkload(o.job, created.Name))
+	c.Record(createdWorkload(r.job, created.Name))
 	return created, nil
 }
 
 // ensurePodGroup returns the PodGroup of the Workload of a Job, nil if there is none that
 // can be used.
-func (c *jobController) ensurePodGroup(ctx context.Context, o *observation, workload *schedulingv1alpha2.Workload) (*schedulingv1alpha2.PodGroup, error) {
+func (c *jobController) ensurePodGroup(ctx context.Context, r *reconciliation, workload *schedulingv1alpha2.Workload) (*schedulingv1alpha2.PodGroup, error) {
 	found, err := c.gangs.podGroups.ofWorkload(workload.Namespace, workload.Name)
 	if err != nil {
 		return nil, err
@@ -119,13 +119,13 @@ func (c *jobController) ensurePodGroup(ctx context.Context, o *observation, work
 		logger.Info("Workload has several PodGroups, using none", "workload", klog.KObj(workload), "podGroups", len(found))
 		return nil, nil
 	case len(found) == 1:
-		if !metav1.IsControlledBy(found[0], o.job) {
-			logger.V(2).Info("Ignoring a PodGroup that the Job does not control", "job", klog.KObj(o.job), "podGroup", klog.KObj(found[0]))
+		if !metav1.IsControlledBy(found[0], r.job) {
+			logger.V(2).Info("Ignoring a PodGroup that the Job does not control", "job", klog.KObj(r.job), "podGroup", klog.KObj(found[0]))
 			return nil, nil
 		}
 		return found[0], nil
 	}
-	return c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(o.job, workload), metav1.CreateOptions{})
+	return c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(r.job, workload), metav1.CreateOptions{})
 }
 
 func newWorkload(job *batchv1.Job) *schedulingv1alpha2.Workload {

@@ -21,10 +21,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func gangValue() value {
-	v := defaults
-	v.gangScheduling = true
-	return v
+func gangConfig() config {
+	cfg := defaults
+	cfg.gangScheduling = true
+	return cfg
 }
 
 // Pins JOB-77.
@@ -53,11 +53,11 @@ func TestRequestsOfAJob(t *testing.T) {
 	foreign := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
 	own := []string{"create pods", "delete pods", "get jobs", "patch pods", "update jobs/status"}
 	for name, test := range map[string]struct {
-		value value
-		want  []string
+		config config
+		want   []string
 	}{
 		"without gangs": {defaults, own},
-		"with gangs":    {gangValue(), slices.Sorted(slices.Values(append(own, "create podgroups", "create workloads")))},
+		"with gangs":    {gangConfig(), slices.Sorted(slices.Values(append(own, "create podgroups", "create workloads")))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := map[string]bool{}
@@ -73,7 +73,7 @@ func TestRequestsOfAJob(t *testing.T) {
 					}
 				}
 			}
-			f := newFixture(t, test.value, newJob(indexed, sized(3, 3)))
+			f := newFixture(t, test.config, newJob(indexed, sized(3, 3)))
 			f.MustReconcile(t)
 			observe(f)
 			// A pod to be adopted, one to be released, one that has finished, and one of no index.
@@ -94,7 +94,7 @@ func TestRequestsOfAJob(t *testing.T) {
 
 // Pins JOB-34, JOB-78, JOB-79 and JOB-80.
 func TestGangOfANewJob(t *testing.T) {
-	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2)))
 	f.MustReconcile(t)
 	f.WantRequests(t, "create workloads", "create podgroups", "create pods", "create pods", "update jobs/status")
 	name := workloadName(newJob())
@@ -174,7 +174,7 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 		{"several groups", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload}, []*schedulingv1alpha2.PodGroup{group, secondGroup}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2), test.change))
+			f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2), test.change))
 			scheduling := f.Informers.Scheduling().V1alpha2()
 			for _, w := range test.workloads {
 				if err := scheduling.Workloads().Informer().GetStore().Add(w); err != nil {
@@ -199,7 +199,7 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 }
 
 func TestGangFailures(t *testing.T) {
-	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2)))
 	works := f.Refuse("create podgroups", errBoom)
 	err := f.Reconcile()
 	if err == nil || err.Error() != "ensuring Workload and PodGroup for Job ns/pi: boom" {
@@ -255,7 +255,7 @@ func TestWorkloadNames(t *testing.T) {
 
 // No pod is created without its group. Pins WL-119.
 func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
-	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2)))
 	f.Refuse("create podgroups", &url.Error{Op: "Post", URL: "https://server", Err: context.DeadlineExceeded})
 	if err := f.Reconcile(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

@@ -35,37 +35,37 @@ func Descriptor() controller.Descriptor {
 			appsv1.SchemeGroupVersion.WithResource("replicasets"),
 			corev1.SchemeGroupVersion.WithResource("pods"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs int
 	// Feature gates.
-	staleConsistency    bool
+	requireFresh        bool
 	terminatingReplicas bool
 	podDeletionCost     bool
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs:     int(*c.Controllers.ReplicaSet.ConcurrentSyncs),
-		staleConsistency:    gates.Enabled(c, gates.StaleControllerConsistencyReplicaSet),
+		requireFresh:        gates.Enabled(c, gates.StaleControllerConsistencyReplicaSet),
 		terminatingReplicas: gates.Enabled(c, gates.DeploymentReplicaSetTerminatingReplicas),
 		podDeletionCost:     gates.Enabled(c, gates.PodDeletionCost),
 	}
 }
 
-func newController(env controller.Env, v value) (*replicas.Engine[*appsv1.ReplicaSet], error) {
+func newController(env controller.Env, cfg config) (*replicas.Engine[*appsv1.ReplicaSet], error) {
 	pods := index.NewPods(env.Informers.Core().V1().Pods().Informer())
 	replicaSets := index.NewReplicaSets(env.Informers.Apps().V1().ReplicaSets().Informer())
 	m := newMetrics(env.Metrics)
 	return replicas.New(env, kind(env, family{pods: pods, replicaSets: replicaSets}), replicas.Options{
 		Queue:            "replicaset",
-		Workers:          v.concurrentSyncs,
-		DeletionCost:     v.podDeletionCost,
-		CountTerminating: v.terminatingReplicas,
-		RequireFresh:     v.staleConsistency,
+		Workers:          cfg.concurrentSyncs,
+		DeletionCost:     cfg.podDeletionCost,
+		CountTerminating: cfg.terminatingReplicas,
+		RequireFresh:     cfg.requireFresh,
 		OnStale:          m.staleSyncs.Skipped,
 		OnAgeRatio:       m.sortingDeletionAgeRatio.Observe,
 	})

@@ -25,17 +25,17 @@ func TestValue(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*controller.Config)
-		want   value
+		want   config
 	}{
-		{"defaults", func(*controller.Config) {}, value{5, true, true, true}},
-		{"workers", func(c *controller.Config) { *c.Controllers.ReplicaSet.ConcurrentSyncs = 7 }, value{7, true, true, true}},
+		{"defaults", func(*controller.Config) {}, config{5, true, true, true}},
+		{"workers", func(c *controller.Config) { *c.Controllers.ReplicaSet.ConcurrentSyncs = 7 }, config{7, true, true, true}},
 		{"consistency", func(c *controller.Config) {
 			c.FeatureGates = map[string]bool{"StaleControllerConsistencyReplicaSet": false}
-		}, value{5, false, true, true}},
+		}, config{5, false, true, true}},
 		{"terminating", func(c *controller.Config) {
 			c.FeatureGates = map[string]bool{"DeploymentReplicaSetTerminatingReplicas": false}
-		}, value{5, true, false, true}},
-		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, value{5, true, true, false}},
+		}, config{5, true, false, true}},
+		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, config{5, true, true, false}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := v1beta1.NewDefault()

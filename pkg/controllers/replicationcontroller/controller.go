@@ -32,27 +32,27 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("replicationcontrollers"),
 			corev1.SchemeGroupVersion.WithResource("pods"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs int
 	// Feature gate.
 	podDeletionCost bool
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs: int(*c.Controllers.ReplicationController.ConcurrentSyncs),
 		podDeletionCost: gates.Enabled(c, gates.PodDeletionCost),
 	}
 }
 
-func newController(env controller.Env, v value) (*replicas.Engine[*corev1.ReplicationController], error) {
+func newController(env controller.Env, cfg config) (*replicas.Engine[*corev1.ReplicationController], error) {
 	return replicas.New(env, kind(env), replicas.Options{
 		Queue:        "replicationmanager",
-		Workers:      v.concurrentSyncs,
-		DeletionCost: v.podDeletionCost,
+		Workers:      cfg.concurrentSyncs,
+		DeletionCost: cfg.podDeletionCost,
 	})
 }

@@ -21,14 +21,14 @@ func TestValue(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*controller.Config)
-		want   value
+		want   config
 	}{
-		{"defaults", func(*controller.Config) {}, value{5, true}},
-		{"workers", func(c *controller.Config) { *c.Controllers.ReplicationController.ConcurrentSyncs = 7 }, value{7, true}},
-		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, value{5, false}},
+		{"defaults", func(*controller.Config) {}, config{5, true}},
+		{"workers", func(c *controller.Config) { *c.Controllers.ReplicationController.ConcurrentSyncs = 7 }, config{7, true}},
+		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, config{5, false}},
 		{"gates of ReplicaSets", func(c *controller.Config) {
 			c.FeatureGates = map[string]bool{"StaleControllerConsistencyReplicaSet": false, "DeploymentReplicaSetTerminatingReplicas": false}
-		}, value{5, true}},
+		}, config{5, true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := v1beta1.NewDefault()

@@ -124,7 +124,7 @@ func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.St
 			errs = append(errs, claimIsGoing(name))
 		}
 	}
-	return worst(errs)
+	return joinFailures(errs)
 }
 
 func (c *statefulSetController) createClaim(

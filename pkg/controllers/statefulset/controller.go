@@ -73,22 +73,22 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("pods"),
 			corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
-// value is what the controller depends on.
-type value struct {
+// config is what the controller reads of the configuration.
+type config struct {
 	concurrentSyncs int // StatefulSets reconciled concurrently
 	// Feature gates.
-	staleConsistency   bool
+	requireFresh       bool
 	semanticComparison bool
 	maxUnavailable     bool
 }
 
-func valueOf(c *controller.Config) value {
-	return value{
+func configOf(c *controller.Config) config {
+	return config{
 		concurrentSyncs:    int(*c.Controllers.StatefulSet.ConcurrentSyncs),
-		staleConsistency:   gates.Enabled(c, gates.StaleControllerConsistencyStatefulSet),
+		requireFresh:       gates.Enabled(c, gates.StaleControllerConsistencyStatefulSet),
 		semanticComparison: gates.Enabled(c, gates.StatefulSetSemanticRevisionComparison),
 		maxUnavailable:     gates.Enabled(c, gates.MaxUnavailableStatefulSet),
 	}
@@ -96,7 +96,7 @@ func valueOf(c *controller.Config) value {
 
 type statefulSetController struct {
 	controller.Env
-	value   value
+	config  config
 	metrics *controllerMetrics
 
 	owners      *owners.Owners[*appsv1.StatefulSet]
@@ -108,13 +108,13 @@ type statefulSetController struct {
 	equalities  *equalities
 }
 
-func newController(env controller.Env, v value) (*statefulSetController, error) {
+func newController(env controller.Env, cfg config) (*statefulSetController, error) {
 	apps, core := env.Informers.Apps().V1(), env.Informers.Core().V1()
 	claims, podInformer := core.PersistentVolumeClaims(), core.Pods().Informer()
 	revisions := apps.ControllerRevisions().Informer()
 	c := &statefulSetController{
 		Env:         env,
-		value:       v,
+		config:      cfg,
 		metrics:     newMetrics(env.Metrics),
 		claims:      claims.Lister(),
 		claimsBySet: newClaimsBySet(claims.Informer()),
@@ -133,11 +133,11 @@ func newController(env controller.Env, v value) (*statefulSetController, error) 
 			claimResource:    claims.Informer().GetStore(),
 			revisionResource: revisions.GetStore(),
 		},
-		RequireFresh:  v.staleConsistency,
+		RequireFresh:  cfg.requireFresh,
 		OnStale:       c.metrics.staleSyncs.Skipped,
 		MayIgnoreEcho: sameCurrentRevision,
 		OnGone:        c.metrics.forget,
-		Loop:          reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.watch(podInformer, claims.Informer())

@@ -28,13 +28,13 @@ func TestValue(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*controller.Config)
-		want   value
+		want   config
 	}{
-		{"defaults", func(*controller.Config) {}, value{5, true, true, false}},
-		{"workers", func(c *controller.Config) { *c.Controllers.StatefulSet.ConcurrentSyncs = 7 }, value{7, true, true, false}},
-		{"consistency", gate("StaleControllerConsistencyStatefulSet", false), value{5, false, true, false}},
-		{"comparison", gate("StatefulSetSemanticRevisionComparison", false), value{5, true, false, false}},
-		{"max unavailable", gate("MaxUnavailableStatefulSet", true), value{5, true, true, true}},
+		{"defaults", func(*controller.Config) {}, config{5, true, true, false}},
+		{"workers", func(c *controller.Config) { *c.Controllers.StatefulSet.ConcurrentSyncs = 7 }, config{7, true, true, false}},
+		{"consistency", gate("StaleControllerConsistencyStatefulSet", false), config{5, false, true, false}},
+		{"comparison", gate("StatefulSetSemanticRevisionComparison", false), config{5, true, false, false}},
+		{"max unavailable", gate("MaxUnavailableStatefulSet", true), config{5, true, true, true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := v1beta1.NewDefault()
@@ -43,7 +43,7 @@ func TestValue(t *testing.T) {
 			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
-			if loop := newFixtureWith(t, got.(value)).Loops()[0]; loop.Workers != test.want.concurrentSyncs {
+			if loop := newFixtureWith(t, got.(config)).Loops()[0]; loop.Workers != test.want.concurrentSyncs {
 				t.Errorf("there are %d workers", loop.Workers)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	"kcmd.dev/test/must"
 )
 
-var defaultGates = value{concurrentSyncs: 1, staleConsistency: true, semanticComparison: true}
+var defaultGates = config{concurrentSyncs: 1, requireFresh: true, semanticComparison: true}
 
 // fixture is a controller whose caches hold exactly what the test puts there.
 type fixture struct {
@@ -28,7 +28,7 @@ func newFixture(t testing.TB, objects ...runtime.Object) *fixture {
 }
 
 // newFixtureWith makes a controller over the objects, which are both stored and cached.
-func newFixtureWith(t testing.TB, v value, objects ...runtime.Object) *fixture {
+func newFixtureWith(t testing.TB, cfg config, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...)}
 	f.CompleteWrites()
@@ -38,7 +38,7 @@ func newFixtureWith(t testing.TB, v value, objects ...runtime.Object) *fixture {
 		}
 		return nil
 	})
-	f.c = must.Get(newController(f.Env.Env, v))(t)
+	f.c = must.Get(newController(f.Env.Env, cfg))(t)
 	f.Work, f.c.owners.Queue, f.Queued.Namespace = f.c.owners.Reconcile, f.Queued, key.Namespace
 	f.Kinds = []runtime.Object{&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &corev1.PersistentVolumeClaim{}, &corev1.Pod{}}
 	f.Cache(t, objects...)

@@ -165,11 +165,11 @@ func (m *model) run(t *testing.T) {
 			claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
 		}
 	}
-	v := defaultGates
-	v.staleConsistency = m.Rand.IntN(2) == 0
-	v.maxUnavailable = m.Rand.IntN(2) == 0
+	cfg := defaultGates
+	cfg.requireFresh = m.Rand.IntN(2) == 0
+	cfg.maxUnavailable = m.Rand.IntN(2) == 0
 	m.Start = func(env controller.Env, left any) simulation.Instance {
-		return simulation.StartOwners(m.World, must.Get(newController(env, v))(t).owners, left)
+		return simulation.StartOwners(m.World, must.Get(newController(env, cfg))(t).owners, left)
 	}
 	m.Create(m.randomSet())
 	kubelet.Live(m.others, m.user)

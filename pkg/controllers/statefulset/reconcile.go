@@ -43,33 +43,33 @@ func (c *statefulSetController) reconcile(ctx context.Context, set *appsv1.State
 			"statefulSet", klog.KObj(set))
 		return nil
 	}
-	p, err := c.observe(ctx, set, selector)
+	o, err := c.observe(ctx, set, selector)
 	if err != nil {
 		return err
 	}
-	return c.finish(ctx, p, mayAct)
+	return c.sync(ctx, o, mayAct)
 }
 
-// finish reconciles pods, status and history of a set.
-func (c *statefulSetController) finish(ctx context.Context, p *observation, mayAct bool) error {
-	status := countStatus(p.set, p.revisions, p.members, p.now)
+// sync reconciles pods, status and history of a set.
+func (c *statefulSetController) sync(ctx context.Context, o *observation, mayAct bool) error {
+	status := countStatus(o.set, o.revisions, o.members, o.now)
 	var failure error
 	if mayAct {
-		status, failure = c.advance(ctx, p)
+		status, failure = c.syncPods(ctx, o)
 	}
 	if ctx.Err() != nil {
 		// The requests were cancelled, so their errors say nothing about the pods.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	current, err := c.report(ctx, p.set, status)
+	current, err := c.report(ctx, o.set, status)
 	if failure == nil || err != nil && reconcile.IsExpected(failure) {
 		failure = err
 	}
-	if err := c.truncateHistory(ctx, p, current); err != nil {
+	if err := c.truncateHistory(ctx, o, current); err != nil {
 		return utilerrors.NewAggregate([]error{failure, err})
 	}
 	if failure == nil {
-		c.checkAvailability(p.set, &status, p.members, p.now)
+		c.checkAvailability(o.set, &status, o.members, o.now)
 	}
 	return failure
 }
@@ -86,12 +86,12 @@ func (c *statefulSetController) observe(
 	if err != nil {
 		return nil, err
 	}
-	p := &observation{set: set, now: c.Clock.Now(), members: members, history: listed}
-	if p.revisions, err = c.currentRevisions(ctx, set, listed); err != nil {
+	o := &observation{set: set, now: c.Clock.Now(), members: members, history: listed}
+	if o.revisions, err = c.currentRevisions(ctx, set, listed); err != nil {
 		return nil, fmt.Errorf("finding the revisions of StatefulSet %s: %w", klog.KObj(set), err)
 	}
-	p.builder = newBuilder(set, p.revisions, c.equalities.of(set, p.update) == identical)
-	return p, nil
+	o.builder = newBuilder(set, o.revisions, c.equalities.of(set, o.update) == identical)
+	return o, nil
 }
 
 // claimPods adopts and releases pods as needed and returns those of the set.
@@ -109,16 +109,16 @@ func (c *statefulSetController) claimPods(
 
 // truncateHistory deletes the oldest revisions beyond the limit. Those in use by pods or the
 // status do not count.
-func (c *statefulSetController) truncateHistory(ctx context.Context, p *observation, current string) error {
-	limit := int(ptr.Deref(p.set.Spec.RevisionHistoryLimit, defaultHistoryLimit))
-	if len(p.history) <= limit {
+func (c *statefulSetController) truncateHistory(ctx context.Context, o *observation, current string) error {
+	limit := int(ptr.Deref(o.set.Spec.RevisionHistoryLimit, defaultHistoryLimit))
+	if len(o.history) <= limit {
 		return nil
 	}
-	live := map[string]bool{current: true, p.update.Name: true}
-	for _, pod := range p.members {
+	live := map[string]bool{current: true, o.update.Name: true}
+	for _, pod := range o.members {
 		live[revisionOf(pod)] = true
 	}
-	for _, revision := range history.Surplus(p.history, limit, func(name string) bool { return live[name] }) {
+	for _, revision := range history.Surplus(o.history, limit, func(name string) bool { return live[name] }) {
 		if err := c.history.Delete(ctx, revision); err != nil {
 			return err
 		}

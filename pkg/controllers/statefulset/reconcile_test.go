@@ -310,8 +310,8 @@ func TestOnDeleteLeavesPodsAlone(t *testing.T) {
 
 // Pins STS-29a.
 func TestMaxUnavailableGate(t *testing.T) {
-	v := defaultGates
-	v.maxUnavailable = true
+	cfg := defaultGates
+	cfg.maxUnavailable = true
 	revision := revisionAt(t, 1)
 	set := newSet(4, settledAt(revision.Name), image("v2"), edited, func(set *appsv1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromString("50%"))
@@ -320,7 +320,7 @@ func TestMaxUnavailableGate(t *testing.T) {
 	for n := range 4 {
 		objects = append(objects, podAt(set, revision.Name, n))
 	}
-	f := newFixtureWith(t, v, objects...)
+	f := newFixtureWith(t, cfg, objects...)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, "delete pods web-2", "delete pods web-3", putStatus)
 	if got := f.status(t); got.CurrentReplicas != 2 {
@@ -450,7 +450,7 @@ func counter(t *testing.T, f *fixture, name string) float64 {
 func TestWithoutTheGateOldCachesOnlyReport(t *testing.T) {
 	revision := revisionAt(t, 1)
 	set := newSet(1, settledAt(revision.Name))
-	f := newFixtureWith(t, value{concurrentSyncs: 1}, set, revision)
+	f := newFixtureWith(t, config{concurrentSyncs: 1}, set, revision)
 	f.c.owners.Writes.Wrote(newSet(1), pods.Resource, "99")
 	f.Cache(t, podAt(set, revision.Name, 8, orphaned, func(p *corev1.Pod) { p.Name = "unrelated" }))
 	f.MustReconcile(t)

@@ -17,12 +17,12 @@ import (
 )
 
 // createReplica builds and creates the pod of a slot to be filled.
-func (c *statefulSetController) createReplica(ctx context.Context, p *observation, ordinal int) error {
-	pod, err := p.builder.pod(ordinal)
+func (c *statefulSetController) createReplica(ctx context.Context, o *observation, ordinal int) error {
+	pod, err := o.builder.pod(ordinal)
 	if err != nil {
 		return err
 	}
-	return c.createPod(ctx, p.set, pod)
+	return c.createPod(ctx, o.set, pod)
 }
 
 // createPod creates the pod of a slot, after its claims.
@@ -32,7 +32,7 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 		return err
 	}
 	if stale {
-		return nil // the end of the claim, or of the reference, enqueues the set again
+		return nil // the deletion of the claim, or the removal of the reference, enqueues the set again
 	}
 	if err := c.createClaims(ctx, set, pod); err != nil {
 		c.recordPod(ctx, set, pod, verbCreate, err)
@@ -137,7 +137,7 @@ func volumePatches(set *appsv1.StatefulSet, ordinal int) []map[string]any {
 }
 
 // deletePod deletes a pod by UID. It succeeds if the pod no longer exists. A conflict, usually since
-// another pod has the name, is no failure to report: the cache will show what the next attempt needs.
+// another pod has the name, is no failure to report: the cache will show the state that the next attempt needs.
 func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	c.owners.Writes.Deleting(set, pods.Resource, pod)
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}

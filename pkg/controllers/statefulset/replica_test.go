@@ -100,7 +100,7 @@ func TestAPodThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-// Nobody knows whether the pod was deleted, and by now another one might be chosen. Pins WL-97.
+// It is unknown whether the pod was deleted, and another one might be chosen now. Pins WL-97.
 func TestADeletionWithoutAnAnswerIsWaitedForAWhile(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
 	f.Refuse("delete pods", errTest)
@@ -316,7 +316,7 @@ func TestTheReconcileGoesOnAlthoughAClaimThatLostItsOwnersIsDeleted(t *testing.T
 	}
 }
 
-// Whoever deletes the set, or the pod, next would lose a claim that is to be retained by now. Pins STS-73.
+// The next deletion of the set, or of the pod, would delete a claim that is to be retained by now. Pins STS-73.
 func TestClaimsThatAreToBeRetainedLoseTheirOwnersAtOnce(t *testing.T) {
 	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"
 	running := phase(corev1.PodRunning)

@@ -97,7 +97,7 @@ func (c candidate) reference() metav1.OwnerReference {
 	}
 }
 
-// claimOwners is what the owner references of a claim state about the set and the pod of its
+// claimOwners is the information in the owner references of a claim about the set and the pod of its
 // slot.
 type claimOwners struct {
 	ownedBy

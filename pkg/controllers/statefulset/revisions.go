@@ -151,7 +151,7 @@ func (c *statefulSetController) adoptRevision(
 
 // wroteRevision makes the next reconcile wait until the cache shows a revision.
 func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) {
-	if c.value.staleConsistency {
+	if c.config.requireFresh {
 		c.owners.Writes.Wrote(set, revisionResource, revision.ResourceVersion)
 	}
 }
@@ -204,7 +204,7 @@ func (c *statefulSetController) updateRevision(
 		c.equalities.remember(set, rolledBack, identical)
 		return rolledBack, nil
 	}
-	if c.value.semanticComparison && last != nil && c.isEquivalent(ctx, set, last, payload) {
+	if c.config.semanticComparison && last != nil && c.isEquivalent(ctx, set, last, payload) {
 		return last, nil
 	}
 	owner := history.Owner{Object: set, Kind: setKind}

@@ -119,18 +119,18 @@ func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 	stored.ResourceVersion = "3"
 	history := []*appsv1.ControllerRevision{stored}
 	for name, test := range map[string]struct {
-		gate   value
+		gate   config
 		passes [][]func(*appsv1.StatefulSet) // over the set, one after the other
 		same   bool                          // the last reconcile finds the stored revision
 	}{
-		"nothing but the default":           {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, true},
-		"without the gate":                  {value{}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, false},
-		"the spec has changed since":        {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1), generation(2)}}, false},
-		"another revision was found for it": {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("b", 1)}}, false},
-		"it was not looked at yet":          {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("", 0)}}, false},
-		"and then a change beside":          {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2)}}, true},
-		"and then a change of the template": {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), image("v2")}}, false},
-		"and then the same of another set":  {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), func(set *appsv1.StatefulSet) { set.UID = "other" }}}, false},
+		"nothing but the default":                            {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, true},
+		"without the gate":                                   {config{}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, false},
+		"the spec has changed since":                         {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1), generation(2)}}, false},
+		"another revision was found for it":                  {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("b", 1)}}, false},
+		"the set was not observed yet":                       {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("", 0)}}, false},
+		"an equal template, then another change of the spec": {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2)}}, true},
+		"an equal template, then a change of the template":   {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), image("v2")}}, false},
+		"an equal template, then the same of another set":    {config{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), func(set *appsv1.StatefulSet) { set.UID = "other" }}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureWith(t, test.gate, newSet(1), stored)
@@ -151,7 +151,7 @@ func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 // Pins STS-3 and STS-19c.
 func TestDriftCausesAnUpdateWithoutTheGate(t *testing.T) {
 	set, old := newSet(1), drifted(t, 1)
-	f := newFixtureWith(t, value{}, set, old)
+	f := newFixtureWith(t, config{}, set, old)
 	got, err := f.c.currentRevisions(t.Context(), set, []*appsv1.ControllerRevision{old})
 	if err != nil || got.update.Name != revisionAt(t, 1).Name || got.update.Revision != 2 {
 		t.Errorf("got %v, %v", got.update, err)

@@ -80,18 +80,18 @@ func TestSaysMore(t *testing.T) {
 		change func(*appsv1.StatefulSetStatus)
 		want   bool
 	}{
-		"nothing":           {func(*appsv1.StatefulSetStatus) {}, false},
-		"generation":        {func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration++ }, true},
-		"older generation":  {func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration-- }, false},
-		"replicas":          {func(s *appsv1.StatefulSetStatus) { s.Replicas++ }, true},
-		"current":           {func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas++ }, true},
-		"ready":             {func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas++ }, true},
-		"updated":           {func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas++ }, true},
-		"available":         {func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas++ }, true},
-		"current revision":  {func(s *appsv1.StatefulSetStatus) { s.CurrentRevision = "x" }, true},
-		"update revision":   {func(s *appsv1.StatefulSetStatus) { s.UpdateRevision = "x" }, true},
-		"collisions do not": {func(s *appsv1.StatefulSetStatus) { s.CollisionCount = ptr.To[int32](9) }, false},
-		"conditions do not": {func(s *appsv1.StatefulSetStatus) { s.Conditions = []appsv1.StatefulSetCondition{{}} }, false},
+		"nothing":          {func(*appsv1.StatefulSetStatus) {}, false},
+		"generation":       {func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration++ }, true},
+		"older generation": {func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration-- }, false},
+		"replicas":         {func(s *appsv1.StatefulSetStatus) { s.Replicas++ }, true},
+		"current":          {func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas++ }, true},
+		"ready":            {func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas++ }, true},
+		"updated":          {func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas++ }, true},
+		"available":        {func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas++ }, true},
+		"current revision": {func(s *appsv1.StatefulSetStatus) { s.CurrentRevision = "x" }, true},
+		"update revision":  {func(s *appsv1.StatefulSetStatus) { s.UpdateRevision = "x" }, true},
+		"collisions":       {func(s *appsv1.StatefulSetStatus) { s.CollisionCount = ptr.To[int32](9) }, false},
+		"conditions":       {func(s *appsv1.StatefulSetStatus) { s.Conditions = []appsv1.StatefulSetCondition{{}} }, false},
 	} {
 		stored := appsv1.StatefulSetStatus{ObservedGeneration: 5}
 		next := stored

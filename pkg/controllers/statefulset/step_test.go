@@ -26,7 +26,7 @@ func TestReplicaStep(t *testing.T) {
 		ordered, parallel step
 	}{
 		{"ready", nil, nil, stepKeep, stepKeep},
-		{"STS-25c: not created", []podChange{phase(""), notReady}, nil, stepCreate, stepCreate},
+		{"STS-25c: not created yet", []podChange{phase(""), notReady}, nil, stepCreate, stepCreate},
 		{"pending", []podChange{phase(corev1.PodPending), notReady}, nil, stepWait, stepKeep},
 		{"STS-25e: running, not ready", []podChange{notReady}, nil, stepWait, stepKeep},
 		{"STS-25e: ready, phase unknown", []podChange{phase(corev1.PodUnknown)}, nil, stepWait, stepKeep},
@@ -61,11 +61,11 @@ func TestCondemnedStep(t *testing.T) {
 	}{
 		{"ready", nil, false, stepRemove, stepRemove},
 		{"being deleted", []podChange{terminating}, true, stepWait, stepKeep},
-		{"not ready, a lower one is not either", []podChange{notReady}, false, stepWait, stepRemove},
+		{"not ready, nor is a lower pod", []podChange{notReady}, false, stepWait, stepRemove},
 		{"not ready, the first", []podChange{notReady}, true, stepRemove, stepRemove},
-		{"not available, a lower one is not either", []podChange{readySince(start)}, false, stepWait, stepRemove},
+		{"not available, nor is a lower pod", []podChange{readySince(start)}, false, stepWait, stepRemove},
 		{"failed, the first", []podChange{phase(corev1.PodFailed), notReady}, true, stepRemove, stepRemove},
-		{"STS-77: failed, a lower one is not available", []podChange{phase(corev1.PodFailed), notReady}, false, stepRemove, stepRemove},
+		{"STS-77: failed, a lower pod is not available", []podChange{phase(corev1.PodFailed), notReady}, false, stepRemove, stepRemove},
 		{"STS-77: succeeded, a lower one is not available", []podChange{phase(corev1.PodSucceeded), notReady}, false, stepRemove, stepRemove},
 		{"STS-77: failed and being deleted", []podChange{phase(corev1.PodFailed), notReady, terminating}, false, stepWait, stepKeep},
 	} {
@@ -113,14 +113,14 @@ func TestLayOut(t *testing.T) {
 		pods                []at
 		filled, rest, first string
 	}{
-		{"STS-22: nothing there", []setChange{parallel}, 2, nil, "0+ 1+", "", "0"},
-		{"STS-22: nothing there, in order", nil, 2, nil, "0+", "", "0"},
-		{"STS-22: all there", nil, 2, []at{{1, ready}, {0, ready}}, "0 1", "", ""},
+		{"STS-22: no pod exists", []setChange{parallel}, 2, nil, "0+ 1+", "", "0"},
+		{"STS-22: no pod exists, in order", nil, 2, nil, "0+", "", "0"},
+		{"STS-22: all pods exist", nil, 2, []at{{1, ready}, {0, ready}}, "0 1", "", ""},
 		{"STS-22, STS-23: a gap", nil, 3, []at{{0, ready}, {2, ready}}, "0 1+ 2", "", "1"},
 		{"STS-22: gaps", []setChange{parallel}, 5, []at{{3, ready}, {1, ready}}, "0+ 1 2+ 3 4+", "", "0"},
 		{"STS-72: gaps, in order", nil, 5, []at{{3, ready}, {1, ready}}, "0+ 1 3", "", "0"},
-		{"STS-22: too many", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
-		{"STS-23: a condemned one is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
+		{"STS-22: too many pods", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
+		{"STS-23: a condemned pod is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
 		{"STS-23: a replica comes before condemned ones", nil, 2, []at{{0, ready}, {1, terminating}, {2, notReady}}, "0 1", "2", "1"},
 		{"STS-22: start", []setChange{startingAt(5)}, 2, []at{{4, ready}, {5, ready}}, "5 6+", "4", "6"},
 		{"STS-22: the start moved up", []setChange{startingAt(1)}, 1, []at{{0, ready}, {1, ready}}, "1", "0", ""},

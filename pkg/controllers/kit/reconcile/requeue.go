@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -56,8 +57,15 @@ func IsExpectedOr(err error, also func(answer error) bool) bool {
 	})
 }
 
-// every walks the tree of wrapped and joined errors, and reports whether all that it ends in are marked, or are answers
-// of the API server that are as asked.
+// Worst returns the first of the errors that is a failure. If all are expected (IsExpected), it returns the first of
+// them; nil if there is none. Errors that are nil are skipped.
+func Worst(errs ...error) error {
+	failures := slices.DeleteFunc(slices.Clone(errs), IsExpected)
+	return cmp.Or(cmp.Or(failures...), cmp.Or(errs...))
+}
+
+// every walks the tree of wrapped and joined errors, and reports whether every leaf is a marked error, or an answer of
+// the API server that as accepts.
 func every(err error, as func(answer error) bool) bool {
 	switch err.(type) { //nolint:errorlint // the tree is walked here
 	case requeue, await:

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,33 @@ func TestIsExpected(t *testing.T) {
 	} {
 		if got := reconcile.IsExpected(test.err); got != test.want {
 			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestWorst(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed"))
+	behind := reconcile.Requeue(errors.New("behind"))
+	boom, crash := errors.New("boom"), errors.New("crash")
+	for name, test := range map[string]struct {
+		errs []error
+		want error
+	}{
+		"no errors":                        {nil, nil},
+		"nil only":                         {[]error{nil, nil}, nil},
+		"the first of two failures":        {[]error{boom, crash}, boom},
+		"a failure after an expected one":  {[]error{behind, boom}, boom},
+		"a failure before an expected one": {[]error{boom, behind}, boom},
+		"a failure between nils":           {[]error{nil, boom, nil}, boom},
+		"the first of two expected ones":   {[]error{conflict, behind}, conflict},
+		"an expected one after nil":        {[]error{nil, behind}, behind},
+	} {
+		given := slices.Clone(test.errs)
+		if got := reconcile.Worst(given...); got != test.want { //nolint:errorlint // it returns one of them as it is
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+		if !slices.Equal(given, test.errs) {
+			t.Errorf("%s: the errors were changed to %v", name, given)
 		}
 	}
 }

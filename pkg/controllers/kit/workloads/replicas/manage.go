@@ -9,9 +9,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// manage creates missing pods or deletes surplus ones, and returns the first error.
+// manage creates missing pods or deletes surplus ones, and returns the first failure (reconcile.Worst).
 func (e *Engine[T]) manage(ctx context.Context, owner T, active []*corev1.Pod) error {
 	missing := int(e.kind.Spec(owner).Replicas) - len(active)
 	if missing == 0 {
@@ -40,18 +41,11 @@ func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {
 	template := e.kind.Template(owner)
 	ref := metav1.NewControllerRef(owner, e.kind.GroupVersionKind)
 	errs := e.podControl.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template })
-	return first(pods.Failures(errs))
+	return reconcile.Worst(errs...)
 }
 
 func (e *Engine[T]) delete(ctx context.Context, owner T, victims []*corev1.Pod) error {
-	return first(e.podControl.DeleteAll(ctx, owner, victims))
-}
-
-func first(errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs[0]
+	return reconcile.Worst(e.podControl.DeleteAll(ctx, owner, victims)...)
 }
 
 // chooseVictims returns the n active pods to delete. It may reorder the slice.

@@ -199,7 +199,7 @@ func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
 	}
 }
 
-// Nobody knows whether a deletion was carried out, and by now another pod would be chosen. Pins WL-97.
+// It is unknown whether a deletion was carried out, and another pod would be chosen now. Pins WL-97.
 func TestNoOtherPodIsDeletedInPlaceOfOneThatMayBe(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(1), replicaPod("p1"), replicaPod("p2", readySince(start)))
 	answers := f.Refuse("delete pods", io.ErrUnexpectedEOF)
@@ -331,7 +331,7 @@ func refusal(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: message}}
 }
 
-// losesAnswers makes the API server carry out creations of pods without an answer, until it is told to answer again.
+// losesAnswers makes the API server carry out creations of pods without an answer, until it answers again.
 func (f *fixture) losesAnswers(t *testing.T) (answers func()) {
 	t.Helper()
 	lost := true
@@ -469,7 +469,7 @@ func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "create pods")
 }
 
-// No event tells that the wait is over. Pins WL-115.
+// There is no event when the wait is over. Pins WL-115.
 func TestGoesOnOnceItIsKnownWhatThereIs(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(1))
 	f.RefuseIf("create pods", io.ErrUnexpectedEOF, func(n int) bool { return n == 1 })
@@ -520,8 +520,8 @@ func TestRanksVictimsByRelatedPods(t *testing.T) {
 		want    string
 	}{
 		{"crowded node first", func(*appsv1.ReplicaSet) (map[string]int, error) { return map[string]int{"n1": 1, "n2": 2}, nil }, "delete pods older"},
-		{"unknown", func(*appsv1.ReplicaSet) (map[string]int, error) { return nil, errors.New("boom") }, "delete pods younger"},
-		{"RS-42: none", nil, "delete pods younger"},
+		{"the related pods are unknown", func(*appsv1.ReplicaSet) (map[string]int, error) { return nil, errors.New("boom") }, "delete pods younger"},
+		{"RS-42: no related pods", nil, "delete pods younger"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, func(k *Kind[*appsv1.ReplicaSet], _ *Options) { k.RelatedByNode = test.related }, replicaSet(1),
@@ -534,7 +534,7 @@ func TestRanksVictimsByRelatedPods(t *testing.T) {
 	}
 }
 
-// What is deleted does not make its node less crowded for those after it. Pins RS-43.
+// A pod that is deleted does not make its node less crowded for the pods after it. Pins RS-43.
 func TestOneNodeCanLoseAllItsPods(t *testing.T) {
 	crowds := func(k *Kind[*appsv1.ReplicaSet], _ *Options) {
 		k.RelatedByNode = func(*appsv1.ReplicaSet) (map[string]int, error) { return map[string]int{"n1": 3, "n2": 2}, nil }
@@ -645,7 +645,7 @@ func (f *fixture) succeed(t *testing.T) *owners.Owners[*appsv1.ReplicaSet] {
 	return next.owners
 }
 
-// What may be one pod too many is no reason to keep others. Pins WL-115.
+// A pod that may exist in addition is no reason to keep surplus ones. Pins WL-115.
 func TestPodsAreDeletedWhileOneMayHaveBeenCreated(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(3), replicaPod("p1"), replicaPod("p2"))
 	f.Refuse("create pods", io.ErrUnexpectedEOF)

@@ -313,7 +313,7 @@ func TestAFailureBeginsNoWindow(t *testing.T) {
 	f.Queued.Want(t)
 }
 
-// newest returns what is known to be newer than the cached owner, or that.
+// newest returns the owner as last written, or as cached if that is not older.
 func (f *fixture) newest(cached *appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	return writes.ObjectsOf[*appsv1.ReplicaSet](f.engine.owners.Writes, setResource).Newest(cached, cached)
 }
