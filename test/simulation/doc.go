@@ -11,15 +11,18 @@
 //  3. What the other components and users do is up to the test, between steps. Kubelet, Backends, Namespaces and
 //     CollectGarbage play some of them. What they do with Create, Change and Delete is neither refused nor validated.
 //  4. Hooks see the requests of the controller: Refuse before a create, Validate before a change, Deleted after a
-//     deletion. Admit completes what anybody creates. They are called once a request has arrived, and must not send any.
+//     deletion, Answered after any. Admit completes what anybody creates. They are called once a request has arrived,
+//     and must not send any.
 //  5. Settle goes on until nothing is left to do, so that the test can see whether the controller rests though it must
 //     act.
 //  6. ServeMetadata is for controllers of objects of any kind: resources come and go, have several versions, and their
-//     informers begin late or with an older state.
+//     informers begin late or with an older state. Contents is for those that list and delete such objects.
 //  7. What happened is logged if the test fails. -simulation.first and -simulation.seeds choose the seeds. Requests
 //     that a controller sends concurrently are answered in any order, and listers return objects in any order; a seed
 //     determines neither. Keys are taken in the order in which they were added, unless their queue has AnyOrder.
 //  8. A request that the simulation cannot answer as an API server would fails the test. Simplified are: server-side
-//     apply, which is of statuses only and has one manager; lists, which are never in pages; the metadata client, whose
-//     lists are empty.
+//     apply, which has one manager, of whole fields at the top or of the status; lists, which are never in pages; the
+//     metadata client, whose lists are empty.
+//  9. RunInBubbles has histories of a controller with goroutines and timers of its own (RunFree): nothing happens before
+//     they rest, and their time is that of the world.
 package simulation

@@ -61,9 +61,11 @@ func (f factory) InformerFor(
 	if i, ok := f.w.informers[resource]; ok {
 		return i
 	}
-	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, resource: resource}
+	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, resource: resource, unlisted: true}
 	f.w.informers[resource] = i
-	i.relist()
+	if !f.w.Late || f.w.OneIn(2) {
+		i.relist()
+	}
 	return i
 }
 
@@ -76,6 +78,7 @@ type informer struct {
 	handlers []cache.ResourceEventHandler
 	pending  []func() // notifications of the handlers
 
+	partial       bool // it shows metadata only
 	lost          losses
 	unlisted      bool // it has not listed yet
 	registrations []*registration
@@ -127,6 +130,7 @@ func must(err error) {
 
 // show has the cache show an object.
 func (i *informer) show(object runtime.Object) {
+	object = i.form(object)
 	indexer := i.GetIndexer()
 	m := accessor(object)
 	old, exists, err := indexer.GetByKey(cache.ObjectName(nameOf(m)).String())
@@ -157,10 +161,10 @@ func (i *informer) deliver() {
 	name := nameOf(accessor(next.object))
 	_, lost := i.lost[name]
 	switch {
-	case next.deleted && lost: // no event tells of it
+	case next.deleted && lost: // no event reports it
 	case next.deleted:
 		must(i.GetIndexer().Delete(next.object))
-		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(next.object) })
+		i.tell(func(h cache.ResourceEventHandler) { h.OnDelete(i.form(next.object)) })
 	default:
 		i.show(next.object)
 	}

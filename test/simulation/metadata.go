@@ -37,7 +37,7 @@ func ServeMetadata(w *World) *Metadata {
 	return m
 }
 
-// Serve begins or ends that a resource is served. Its objects stay.
+// Serve starts or stops serving a resource. Its objects stay.
 func (m *Metadata) Serve(resource schema.GroupVersionResource, served bool) {
 	m.w.log("served %s: %v", resource, served)
 	m.w.server.unserved[resource] = !served

@@ -52,7 +52,7 @@ func nameOf(m metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
 }
 
-// change is a change of a stored object, as a watch tells of it.
+// change is a change of a stored object, as a watch reports it.
 type change struct {
 	object  runtime.Object
 	deleted bool
@@ -74,6 +74,8 @@ type server struct {
 	// storedAs maps further versions of a resource to the stored one, unserved has the resources that are not served.
 	storedAs map[schema.GroupVersionResource]schema.GroupVersionResource
 	unserved map[schema.GroupVersionResource]bool
+	// applied has the fields that were applied to an object, as they were stored.
+	applied map[types.UID]map[string]json.RawMessage
 }
 
 func (s *server) of(resource schema.GroupVersionResource) *storage {
@@ -93,7 +95,7 @@ func (s *server) put(resource schema.GroupVersionResource, object runtime.Object
 	m.SetResourceVersion(strconv.Itoa(s.version))
 	st := s.of(resource)
 	isOver := m.GetDeletionTimestamp() != nil && ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0) == 0
-	if isOver && len(m.GetFinalizers()) == 0 {
+	if isOver && len(m.GetFinalizers()) == 0 && !isHeldBySpec(object) {
 		delete(st.objects, nameOf(m))
 		st.history = append(st.history, change{object: object, deleted: true, version: s.version})
 		return object
@@ -116,6 +118,9 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 		return true, nil, s.w.refusal(action.GetResource().GroupResource())
 	}
 	object, err := s.answer(action)
+	if s.w.Answered != nil {
+		s.w.Answered(action)
+	}
 	if err == nil && !isRead {
 		s.w.log("%s -> %s", request, describe(object))
 	} else if err != nil {
@@ -144,8 +149,13 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 	switch a := action.(type) {
 	case clienttesting.ListActionImpl:
 		return s.list(a)
+	case clienttesting.DeleteCollectionActionImpl:
+		return nil, s.deleteCollection(a)
 	case clienttesting.CreateAction: // updates are of this type too
 		verb, sub := action.GetVerb(), action.GetSubresource()
+		if ns, ok := a.GetObject().(*corev1.Namespace); ok && sub == "finalize" {
+			return s.finalize(ns.DeepCopy())
+		}
 		if sub != "" && (verb == "create" || sub != "status") {
 			return nil, s.gap("%s of the %s of %s", verb, sub, resource.Resource)
 		}
@@ -312,6 +322,11 @@ func (s *server) update(
 func invalid(stored, next runtime.Object) error {
 	is, was := accessor(next), accessor(stored)
 	faults := validation.ValidateObjectMetaAccessorUpdate(is, was, field.NewPath("metadata"))
+	if s, ok := next.(*corev1.Service); ok && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		if path := field.NewPath("status", "loadBalancer", "ingress"); len(s.Status.LoadBalancer.Ingress) > 0 {
+			faults = append(faults, field.Forbidden(path, "the type is not LoadBalancer"))
+		}
+	}
 	if len(faults) == 0 {
 		return nil
 	}
@@ -339,13 +354,16 @@ func (s *server) replace(resource schema.GroupVersionResource, stored, next runt
 }
 
 func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
+	if a.GetPatchType() == types.ApplyPatchType && a.GetSubresource() == "" {
+		return s.apply(a)
+	}
 	resource, name := a.GetResource(), types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
 	stored, ok := s.of(resource).objects[name]
 	if !ok {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
 	}
 	isStatus := a.GetSubresource() == "status"
-	if a.GetSubresource() != "" && !isStatus || a.GetPatchType() == types.ApplyPatchType && !isStatus {
+	if a.GetSubresource() != "" && !isStatus {
 		return nil, s.gap("patch of the %s of %s, type %s", a.GetSubresource(), resource.Resource, a.GetPatchType())
 	}
 	next, err := patched(stored, a.GetPatchType(), a.GetPatch())
@@ -364,9 +382,14 @@ func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	return s.replace(resource, stored, next)
 }
 
-// withStatus returns a stored object with the status and the annotations of another state of it.
+// withStatus returns a stored object with the status and the annotations of another state of it. Of a Service, the
+// status is written together with all metadata.
 func withStatus(stored, from runtime.Object) runtime.Object {
 	next := stored.DeepCopyObject()
+	if _, ok := stored.(*corev1.Service); ok {
+		accessor(next).SetFinalizers(accessor(from).GetFinalizers())
+		accessor(next).SetLabels(accessor(from).GetLabels())
+	}
 	status := reflect.ValueOf(from).Elem().FieldByName("Status")
 	reflect.ValueOf(next).Elem().FieldByName("Status").Set(status)
 	accessor(next).SetAnnotations(accessor(from).GetAnnotations())

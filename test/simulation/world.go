@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"kcmd.dev/pkg/controller"
@@ -50,6 +51,8 @@ type World struct {
 	Refuse func(runtime.Object) error
 	// Deleted is called after the controller has deleted an object, with its last state before that.
 	Deleted func(runtime.Object)
+	// Answered is called after a request was carried out, or refused by the storage.
+	Answered func(clienttesting.Action)
 	// Validate checks what the controller changes an object to. An error is the answer, and fails the test.
 	Validate func(old, new runtime.Object) error
 	// During Play, other things happen while a request is under way, for one request of so many, on average; 0 for none.
@@ -58,6 +61,11 @@ type World struct {
 	Faulty bool
 	// Until Settle, lists that fill caches may lack the objects for which Lossy returns true. Default: none.
 	Lossy func(runtime.Object) bool
+	// Late has the caches of typed objects list late: half of them are not filled when they are requested.
+	Late bool
+	// Rest waits until the goroutines of a controller that has its own have done what they can. It is called after
+	// whatever may give them something to do. Default: there are none.
+	Rest func()
 
 	t         testing.TB
 	server    *server
@@ -91,21 +99,25 @@ func Run(t *testing.T, seeds uint64, test func(t *testing.T, w *World)) {
 		seeds = *seedCount
 	}
 	for seed := *firstSeed; seed < *firstSeed+seeds; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			w := New(t, seed)
-			defer func() {
-				trace := "\n" + strings.Join(w.trace, "\n")
-				if failure := recover(); failure != nil {
-					fmt.Fprintf(os.Stderr, "seed %d:%s\n", seed, trace) // a panic loses what is logged
-					panic(failure)
-				}
-				if t.Failed() {
-					t.Log(trace)
-				}
-			}()
-			test(t, w)
-		})
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { oneHistory(t, seed, test) })
 	}
+}
+
+// oneHistory runs a test in the world of a seed.
+func oneHistory(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
+	t.Helper()
+	w := New(t, seed)
+	defer func() {
+		trace := "\n" + strings.Join(w.trace, "\n")
+		if failure := recover(); failure != nil {
+			fmt.Fprintf(os.Stderr, "seed %d:%s\n", seed, trace) // a panic loses what is logged
+			panic(failure)
+		}
+		if t.Failed() {
+			t.Log(trace)
+		}
+	}()
+	test(t, w)
 }
 
 // New makes a world that a seed determines.
@@ -211,8 +223,16 @@ func (w *World) restart() {
 	w.instance = w.Start(w.Env.Env, left)
 }
 
+// rest lets the goroutines of the controller do what they can.
+func (w *World) rest() {
+	if w.Rest != nil {
+		w.Rest()
+	}
+}
+
 // Step has one thing happen.
 func (w *World) Step() {
+	defer w.rest()
 	all := w.sorted()
 	if len(all) == 0 { // it has asked for none yet
 		w.work()
@@ -266,10 +286,12 @@ func (w *World) Drain() {
 		for _, i := range w.sorted() {
 			if i.isBehind() {
 				i.deliver()
+				w.rest()
 				busy = true
 			}
 			if len(i.pending) > 0 {
 				i.notify()
+				w.rest()
 				busy = true
 			}
 		}

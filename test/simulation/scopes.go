@@ -1,0 +1,7 @@
+package simulation
+
+import (
+	"k8s.io/client-go/informers/networking"
+)
+
+func (s *scope) Networking() networking.Interface { return networking.New(factory{s.w}, "", nil) }
