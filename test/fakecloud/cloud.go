@@ -7,6 +7,8 @@
 //  3. The first line of the configuration file of a provider is the name of its owner. Every call
 //     is recorded with the owner, in the order in which calls begin.
 //  4. A test can hold calls: they begin, and end when they are released or their context ends.
+//  5. A test can have calls fail: those of a name (Fail), or as it decides for each (Disturb), which may be carried out
+//     all the same.
 package fakecloud
 
 import (
@@ -72,6 +74,7 @@ type Cloud struct {
 	shapes  map[string]func(*cloudprovider.InstanceMetadata)
 	holds   []*Hold
 	calls   []*Call
+	disturb func(what string) (refused, lost error)
 }
 
 // Call is one call of a provider.
@@ -114,6 +117,14 @@ func (c *Cloud) Fail(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fails[what] = err
+}
+
+// Disturb has a test decide about each call before it is carried out. With refused it fails instead; with lost it is
+// carried out, and fails all the same. The function must not use the cloud; nil ends that.
+func (c *Cloud) Disturb(decide func(what string) (refused, lost error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disturb = decide
 }
 
 // Remove removes the instance of a node.
@@ -203,7 +214,7 @@ func (c *Cloud) Reset() {
 	clear(c.owners)
 	clear(c.backend.RouteMap)
 	clear(c.backend.Balancers)
-	c.holds, c.calls = nil, nil
+	c.holds, c.calls, c.disturb = nil, nil, nil
 }
 
 // SetRoutes replaces all routes by some of a cluster.
@@ -240,8 +251,16 @@ func (c *Cloud) do(ctx context.Context, owner, method, about string, f func() er
 	if err == nil {
 		err = c.fails[call.What]
 	}
+	var lost error
+	if err == nil && c.disturb != nil {
+		err, lost = c.disturb(call.What)
+	}
 	if err == nil {
 		err = f()
+		c.backend.Err = nil // which would have later calls fail, too
+	}
+	if err == nil {
+		err = lost
 	}
 	call.Ended, call.Err = true, err
 	return err

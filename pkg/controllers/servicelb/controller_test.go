@@ -221,6 +221,33 @@ func callsOf(name string) []string {
 	return methods
 }
 
+// Nodes that join a young cluster come while its load balancers are being made. The call for the new node finds no load
+// balancer yet, and the one that is under way does not know the node. Pins SLB-35.
+func TestANodeThatComesWhileALoadBalancerIsMade(t *testing.T) {
+	cloud := fakecloud.The()
+	cloud.Reset()
+	held := cloud.Hold("EnsureLoadBalancer a/growing")
+	t.Cleanup(held.Release)
+	env := controllertest.New(t, balanced("growing"))
+	c, err := newController(env.Env, configWith(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	defer env.Run(t, c)()
+	controllertest.Eventually(t, "the load balancer is asked for", func() bool { return len(callsOf("growing")) == 1 })
+	env.Store(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joining"}})
+	controllertest.Eventually(t, "the new node is tried, and there is none", func() bool {
+		calls := cloud.Calls("GetLoadBalancer a/growing")
+		return len(calls) == 1 && calls[0].Ended
+	})
+	held.Release()
+	controllertest.Eventually(t, "the load balancer has the node", func() bool {
+		hosts, _ := cloud.Hosts(balanced("growing"))
+		return slices.Equal(hosts, []string{"joining"})
+	})
+}
+
 // A Service is gone when the only worker comes to it. It loses its load balancer if the instance has made
 // it, as often as that has to be tried. Pins SLB-10 and SLB-22.
 func TestAServiceThatIsGoneLosesItsLoadBalancer(t *testing.T) {

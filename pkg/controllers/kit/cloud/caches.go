@@ -24,12 +24,13 @@ import (
 // deleted or loses the finalizer, too: by itself it relies on the finalizer to announce every deletion.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
-	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}}
+	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}, s.guard}
 }
 
 type serviceInformer struct {
 	coreinformers.ServiceInformer
 	lister corelisters.ServiceLister
+	guard  *guard
 }
 
 // Lister implements coreinformers.ServiceInformer.
@@ -37,15 +38,19 @@ func (s serviceInformer) Lister() corelisters.ServiceLister { return s.lister }
 
 // Informer implements coreinformers.ServiceInformer.
 func (s serviceInformer) Informer() cache.SharedIndexInformer {
-	return watchedServices{s.ServiceInformer.Informer()}
+	return watchedServices{s.ServiceInformer.Informer(), s.guard}
 }
 
-type watchedServices struct{ cache.SharedIndexInformer }
+type watchedServices struct {
+	cache.SharedIndexInformer
+	guard *guard
+}
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (w watchedServices) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, period time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
+	w.guard.backends.again.Store(&h)
 	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h}, period)
 }
 
@@ -106,6 +111,9 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 		service, err = s.live.Get(s.guard.working, name, metav1.GetOptions{})
 	}
 	switch {
+	case reconcile.Absent(err):
+		s.guard.processed.forget(s.namespace + "/" + name)
+		return nil, err
 	case err == nil && service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service):
 		return nil, apierrors.NewNotFound(corev1.Resource("services"), name)
 	case err == nil && !cached:
@@ -113,8 +121,13 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
 		// Not wrapped: the library would conclude that the Service is gone.
 		return nil, errors.New("reading Service " + name + ": " + err.Error())
+	case err != nil:
+		return nil, err
 	}
-	return service, err
+	if err := s.guard.processed.begin(s.guard.working, s.live, service); err != nil {
+		return nil, err
+	}
+	return service, nil
 }
 
 // NodesInRounds are the nodes of the scope, for a controller that lists them once a round. Each list

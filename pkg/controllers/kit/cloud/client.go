@@ -54,7 +54,7 @@ func (c core) Nodes() typedcorev1.NodeInterface {
 
 // Services implements typedcorev1.CoreV1Interface.
 func (c core) Services(namespace string) typedcorev1.ServiceInterface {
-	return services{c.CoreV1Interface.Services(namespace), c.guard}
+	return services{c.CoreV1Interface.Services(namespace), c.guard, namespace}
 }
 
 // events passes the events of the library on to the recorder, instead of sending them. The library
@@ -82,14 +82,25 @@ func (e events) PatchWithEventNamespace(event *corev1.Event, _ []byte) (*corev1.
 
 type services struct {
 	typedcorev1.ServiceInterface
-	guard *guard
+	guard     *guard
+	namespace string
 }
 
-// Patch implements typedcorev1.ServiceInterface.
+// Patch implements typedcorev1.ServiceInterface. It meets the Service that the library works on, and not a later one of
+// the same name: the finalizer would go to that one, and the load balancer of this one have nothing that protects it.
 func (s services) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Service, error) {
-	return s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
+	key := s.namespace + "/" + name
+	if w, known := s.guard.processed.of(key); known {
+		var err error
+		if data, err = withUID(data, w.uid); err != nil {
+			return nil, err
+		}
+	}
+	service, err := s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
+	s.guard.processed.wrote(key, service, err)
+	return service, err
 }
 
 type nodes struct {

@@ -21,6 +21,10 @@ type guard struct {
 	record  *calls
 	// asked are the nodes whose metadata was requested to initialize them.
 	asked asked
+	// processed is what the library has written of Services.
+	processed processed
+	// backends are the nodes that the provider is told to put behind load balancers.
+	backends backends
 	// nodes are those of the scope.
 	nodes corelisters.NodeLister
 }

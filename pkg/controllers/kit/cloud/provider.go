@@ -70,6 +70,7 @@ func (b balancer) GetLoadBalancer(
 func (b balancer) EnsureLoadBalancer(
 	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
+	defer b.guard.backends.set(service)()
 	ensure := func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
 	}
@@ -80,6 +81,7 @@ func (b balancer) EnsureLoadBalancer(
 func (b balancer) UpdateLoadBalancer(
 	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
 ) error {
+	defer b.guard.backends.set(service)()
 	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
 		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
 	})

@@ -1,0 +1,95 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+// processed has what the library has last read and written of each Service that it works on, by key, until the Service
+// is found to be gone. The library works on a key in one goroutine at a time.
+type processed struct {
+	mu    sync.Mutex
+	byKey map[string]written
+}
+
+// written is what was written of a Service.
+type written struct {
+	uid types.UID
+	// version is the newest one that the API server has answered with.
+	version string
+	// unsure is whether the last write may have been carried out without an answer.
+	unsure bool
+}
+
+// of returns what was written of a Service of a key.
+func (p *processed) of(key string) (written, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.byKey[key]
+	return w, ok
+}
+
+func (p *processed) set(key string, w written) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byKey == nil {
+		p.byKey = map[string]written{}
+	}
+	p.byKey[key] = w
+}
+
+func (p *processed) forget(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byKey, key)
+}
+
+// begin records the Service that the cache shows, which the library begins to work on. It returns an error if that is
+// older than what was written: the library would take it for granted that the Service has the finalizer which it has
+// removed, or has none of those that it has added.
+func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface, cached *corev1.Service) error {
+	w, _ := p.of(keyOf(cached))
+	if w.uid != cached.UID {
+		p.set(keyOf(cached), written{uid: cached.UID})
+		return nil
+	}
+	if w.unsure {
+		is, err := live.Get(ctx, cached.Name, metav1.GetOptions{})
+		if err != nil {
+			// Not wrapped: the library would conclude from a NotFound that the Service is gone.
+			return errors.New("reading what was written of Service " + keyOf(cached) + ": " + err.Error())
+		}
+		if is.UID == cached.UID {
+			w.version = is.ResourceVersion
+		}
+		w.unsure = false
+		p.set(keyOf(cached), w)
+	}
+	if writes.IsOlder(cached.ResourceVersion, w.version) {
+		return fmt.Errorf("waiting for the cache to show what was written of Service %s", keyOf(cached))
+	}
+	return nil
+}
+
+// wrote records the outcome of a write.
+func (p *processed) wrote(key string, is *corev1.Service, err error) {
+	w, known := p.of(key)
+	switch {
+	case !known:
+		return
+	case err != nil:
+		w.unsure = true
+	case is.UID == w.uid:
+		w.version = is.ResourceVersion
+	}
+	p.set(key, w)
+}

@@ -1,0 +1,96 @@
+package cloud
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
+)
+
+// serviceOf is a Service of a UID and a version.
+func serviceOf(uid types.UID, version string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: uid, ResourceVersion: version}}
+}
+
+// beginService makes a session in which the library has begun to work on a Service.
+func beginService(t *testing.T, cached *corev1.Service) (*controllertest.Env, *Session) {
+	t.Helper()
+	env, guard := controllertest.New(t), newWorld(t).guard
+	env.Cache(t, cached)
+	session := &Session{Env: env.Env, Client: newClient(env.Env, guard), guard: guard}
+	must.Get(session.Services().Lister().Services("a").Get("b"))(t)
+	return env, session
+}
+
+// The Service that the library works on may be gone, and another one have its name, which would get the finalizer.
+// Pins SLB-36.
+func TestServicesAreWrittenByTheirUID(t *testing.T) {
+	env, session := beginService(t, serviceOf("old", "1"))
+	env.Store(t, serviceOf("new", "2"))
+	finalized := serviceOf("old", "1")
+	finalized.Finalizers = []string{servicehelpers.LoadBalancerCleanupFinalizer}
+	_, _ = servicehelpers.PatchService(session.Client.CoreV1(), serviceOf("old", "1"), finalized)
+	sent, ok := env.Writes()[0].(clienttesting.PatchAction)
+	if !ok || !strings.Contains(string(sent.GetPatch()), `"uid":"old"`) { // which an API server refuses
+		t.Errorf("%v was sent, %s", env.Writes()[0], sent.GetPatch())
+	}
+}
+
+// Pins SLB-37.
+func TestAServiceIsNotProcessedAsItWasBeforeAWrite(t *testing.T) {
+	unavailable := apierrors.NewInternalError(errFake)
+	proxied := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("services"), "b",
+		"404 page not found", 0, true)
+	for name, tc := range map[string]struct {
+		// is is what the API server answers to the write, which it carries out all the same.
+		is           error
+		live, cached *corev1.Service
+		read         error
+		waits        bool
+	}{
+		"the cache shows the write":                 {cached: serviceOf("old", "7")},
+		"the cache shows what came later":           {cached: serviceOf("old", "8")},
+		"the cache is late":                         {cached: serviceOf("old", "1"), waits: true},
+		"the cache shows another one":               {cached: serviceOf("new", "2")},
+		"no answer, and it was carried out":         {is: unavailable, live: serviceOf("old", "7"), cached: serviceOf("old", "1"), waits: true},
+		"no answer, and the cache shows all":        {is: unavailable, live: serviceOf("old", "1"), cached: serviceOf("old", "5000")},
+		"no answer, and another one has the name":   {is: unavailable, live: serviceOf("new", "9"), cached: serviceOf("old", "1")},
+		"no answer, neither to the read":            {is: unavailable, read: unavailable, cached: serviceOf("old", "1"), waits: true},
+		"no answer, and one of a proxy to the read": {is: unavailable, read: proxied, cached: serviceOf("old", "1"), waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, session := beginService(t, serviceOf("old", "1"))
+			session.guard.processed.wrote("a/b", serviceOf("old", "7"), tc.is)
+			if tc.live != nil {
+				env.Store(t, tc.live)
+			}
+			env.Cache(t, tc.cached)
+			if tc.read != nil {
+				env.Refuse("get services", tc.read)
+			}
+			got, err := session.Services().Lister().Services("a").Get("b")
+			if (err != nil) != tc.waits || apierrors.IsNotFound(err) || err == nil && got.UID != tc.cached.UID {
+				t.Errorf("it got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// What is remembered of a Service ends with it.
+func TestServicesThatAreGoneAreNotRemembered(t *testing.T) {
+	env, session := beginService(t, serviceOf("old", "1"))
+	env.Uncache(t, serviceOf("old", "1"))
+	_, err := session.Services().Lister().Services("a").Get("b")
+	if _, known := session.guard.processed.of("a/b"); known || !apierrors.IsNotFound(err) {
+		t.Errorf("it is remembered: %t, %v", known, err)
+	}
+}

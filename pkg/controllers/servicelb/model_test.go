@@ -1,0 +1,238 @@
+package servicelb
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/simulation"
+)
+
+// model is a world with Services, nodes and a cloud.
+type model struct {
+	*simulation.World
+	t     *testing.T
+	cloud *fakecloud.Cloud
+	// hold are the calls that are held, nil for none. No updates of nodes are: the library reads a Service for the next
+	// one without the lock under which its worker writes it.
+	hold *fakecloud.Hold
+	runs *simulation.Running
+	// starts is how many instances there were.
+	starts int
+	// strips is whether users take finalizers away. The load balancer of such a Service stays if it is deleted while
+	// there is no instance, or after it has changed its type, so none of them does.
+	strips bool
+	// had are the Services with a load balancer, unwanted those that did not want one at any time.
+	had, unwanted map[types.UID]bool
+}
+
+var errCloud = errors.New("the cloud is out of order")
+
+// TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd has Services and nodes change, calls of the cloud fail or
+// take long, and the controller restarted, while the caches are behind. No Service loses the load balancer that it
+// wants, and in the end there is one for each, with the nodes as they are, and no other.
+func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
+	defer func() { utilruntime.ErrorHandlers = handlers }()
+	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
+		(&model{World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, strips: w.OneIn(2)}).run()
+	})
+}
+
+func (m *model) run() {
+	m.cloud.Reset()
+	m.cloud.Disturb(m.trouble)
+	m.Start = m.start
+	m.Lossy = func(o runtime.Object) bool { return m.OneIn(2) }
+	m.nodes()
+	m.users()
+	m.Begin()
+	m.Play(m.others, m.users)
+	m.Faulty = false
+	m.Settle(0, nil)
+	m.release()
+	for range 10 { // the longest pause between two attempts is five minutes
+		m.Pass(5 * time.Minute)
+		m.Drain()
+	}
+	m.check()
+	m.runs.Stop()
+}
+
+func (m *model) start(env controller.Env, _ any) simulation.Instance {
+	if m.runs != nil && m.OneIn(2) {
+		m.runs.Kill()
+		m.release()
+	} else if m.runs != nil {
+		m.release()
+		m.runs.Stop()
+	}
+	m.starts++
+	m.runs = simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
+		return must.Get(newController(env, configWith(1)))(m.t)
+	})
+	return simulation.Instance{}
+}
+
+// trouble is what becomes of a call of the cloud. Like the API server, it answers one at a time.
+func (m *model) trouble(what string) (refused, lost error) {
+	m.Fake.Lock()
+	defer m.Fake.Unlock()
+	if m.Faulty {
+		switch m.Rand.IntN(8) {
+		case 0:
+			refused = errCloud
+		case 1:
+			lost = errCloud
+		}
+	}
+	m.Note("cloud: %s -> %v, %v", what, refused, lost)
+	return refused, lost
+}
+
+func (m *model) release() {
+	if m.hold != nil {
+		m.hold.Release()
+		m.hold = nil
+		m.Pass(0)
+	}
+}
+
+// others are nodes and the cloud.
+func (m *model) others() {
+	switch m.Rand.IntN(4) {
+	case 0:
+		m.nodes()
+	case 1:
+		m.users()
+	case 2:
+		if m.hold == nil {
+			m.hold = m.cloud.Hold([]string{"EnsureLoadBalancer ", "EnsureLoadBalancer", "EnsureLoadBalancerDeleted"}[m.Rand.IntN(3)])
+		}
+	case 3:
+		m.release()
+	}
+	m.observe()
+}
+
+func (m *model) nodes() {
+	name := fmt.Sprint("n", m.Rand.IntN(4))
+	node, ok := simulation.Get[*corev1.Node](m.World, "", name)
+	switch {
+	case !ok:
+		m.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	case m.OneIn(3):
+		m.Delete(node, nil)
+	case m.OneIn(2):
+		m.Note("node %s: provider ID", name)
+		simulation.Change(m.World, node, func(n *corev1.Node) { n.Spec.ProviderID = fmt.Sprint("fake://", m.Rand.IntN(3)) })
+	default:
+		m.Note("node %s: excluded or included", name)
+		simulation.Change(m.World, node, func(n *corev1.Node) {
+			if n.Labels = nil; m.OneIn(2) {
+				n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+			}
+		})
+	}
+}
+
+func (m *model) users() {
+	n := m.Rand.IntN
+	name := []string{"x", "y"}[n(2)]
+	service, ok := simulation.Get[*corev1.Service](m.World, "a", name)
+	if !ok {
+		made := balanced(name, func(s *corev1.Service) { s.UID = "" })
+		if n(4) == 0 {
+			made.Spec.LoadBalancerClass = ptr.To("other")
+		}
+		m.Create(made)
+		return
+	}
+	change := func(what string, change func(*corev1.Service)) {
+		m.Note("user: %s %s", what, name)
+		simulation.Change(m.World, service, change)
+	}
+	switch what := n(6); {
+	case what == 0:
+		m.Delete(service, nil)
+	case what == 1:
+		change("annotates", func(s *corev1.Service) { s.Annotations = map[string]string{"a": fmt.Sprint(n(100))} })
+	case what == 2 && !m.strips:
+		if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			change("wants no load balancer for", func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.LoadBalancerClass, s.Status.LoadBalancer = corev1.ServiceTypeClusterIP, nil, corev1.LoadBalancerStatus{}
+			})
+		} else {
+			change("wants a load balancer for", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
+		}
+	case what == 3 && m.strips:
+		change("replaces", func(s *corev1.Service) { s.Finalizers = nil })
+	case what == 4:
+		if service.Spec.Type == corev1.ServiceTypeClusterIP && !servicehelpers.HasLBFinalizer(service) {
+			change("sets another class of", func(s *corev1.Service) {
+				s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, ptr.To("other")
+			})
+		}
+	case what == 5:
+		change("changes the port of", func(s *corev1.Service) { s.Spec.Ports[0].Port = int32(80 + n(3)) })
+	}
+	m.observe()
+}
+
+func wants(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.LoadBalancerClass == nil && s.DeletionTimestamp == nil
+}
+
+// observe checks that no load balancer is gone that was wanted all the time.
+func (m *model) observe() {
+	has := map[types.UID]bool{}
+	for _, s := range simulation.All[*corev1.Service](m.World) {
+		_, has[s.UID] = m.cloud.Hosts(s)
+		m.unwanted[s.UID] = m.unwanted[s.UID] || !wants(s)
+		if m.had[s.UID] && !has[s.UID] && !m.unwanted[s.UID] {
+			m.t.Errorf("%s has lost its load balancer", s.Name)
+		}
+	}
+	m.had = has
+}
+
+func (m *model) check() {
+	var hosts []string
+	for _, node := range simulation.All[*corev1.Node](m.World) {
+		if node.Labels == nil {
+			hosts = append(hosts, node.Name)
+		}
+	}
+	var want []string
+	for _, s := range simulation.All[*corev1.Service](m.World) {
+		switch ingress := s.Status.LoadBalancer.Ingress; {
+		case s.DeletionTimestamp != nil:
+			m.t.Errorf("%s stays", s.Name)
+		case wants(s):
+			want = append(want, fmt.Sprintf("load balancer of a/%s: %s", s.Name, strings.Join(hosts, " ")))
+			if len(ingress) != 1 || ingress[0].IP != fakecloud.BalancerIP || !servicehelpers.HasLBFinalizer(s) {
+				m.t.Errorf("%s has %v, %v", s.Name, ingress, s.Finalizers)
+			}
+		case len(s.Finalizers) > 0 || len(ingress) > 0:
+			m.t.Errorf("%s, which wants no load balancer, has %v, %v", s.Name, ingress, s.Finalizers)
+		}
+	}
+	if got := m.cloud.Contents(); !slices.Equal(got, want) && (!m.strips || m.starts == 1) {
+		m.t.Errorf("the cloud has %v, want %v", got, want)
+	}
+}
