@@ -6,9 +6,10 @@
 //  1. The rules of a role are those of its sources: for each of its selectors in order, the
 //     roles with matching labels, by name. A rule that equals an earlier one is left out.
 //     Instead of the rules of a source that aggregates the role in turn, those of its sources count.
-//  2. A role that has these rules already is not written. Otherwise they are applied with a
-//     forced server-side apply, which removes rules that others added. It carries the UID of the
-//     role, so that it creates none.
+//  2. A role that has these rules already is not written. Otherwise its sources are listed from the
+//     API server: the cache proves no absence, and a role would lose the rules of a source that it
+//     lacks. The rules are applied with a forced server-side apply, which removes rules that others
+//     added. It carries the UID of the role, so that it creates none.
 //  3. A change of a role, also into another one of its name, reconciles the role itself and the
 //     roles that select its labels, the old or the new ones. Both are found through indexes.
 //  4. A role that aggregates may be the source of another one. The event of the write brings
@@ -51,6 +52,7 @@ type config struct{}
 type aggregator struct {
 	controller.Env
 	roles roles
+	queue reconcile.Queue[string] // the loop, except in tests
 	loop  *reconcile.Loop[string]
 }
 
@@ -58,6 +60,7 @@ func newAggregator(env controller.Env, _ config) (*aggregator, error) {
 	informer := env.Informers.Rbac().V1().ClusterRoles().Informer()
 	a := &aggregator{Env: env, roles: newRoles(informer)}
 	a.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ClusterRoleAggregator", Workers: workers}, a.reconcile)
+	a.queue = a.loop
 	a.watch(informer)
 	return a, nil
 }

@@ -11,14 +11,14 @@ type network map[string][][]*rbacv1.ClusterRole
 
 // network returns the network of a role that aggregates. A role with an invalid selector, other than the role itself,
 // counts as one that has its rules for good.
-func (r roles) network(role *rbacv1.ClusterRole) (network, error) {
+func (find finder) network(role *rbacv1.ClusterRole) (network, error) {
 	found := network{}
 	for next := []*rbacv1.ClusterRole{role}; len(next) > 0; next = next[1:] {
 		at := next[0]
 		if _, known := found[at.Name]; known {
 			continue
 		}
-		sources, err := r.sources(at.AggregationRule)
+		sources, err := find.sources(at.AggregationRule)
 		if err != nil && at == role {
 			return nil, err
 		}

@@ -18,11 +18,18 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 	if !found || role.AggregationRule == nil {
 		return err
 	}
-	sources, err := a.roles.network(role)
-	if err != nil {
-		return fmt.Errorf("selecting the sources of ClusterRole %s: %w", name, err)
+	cached, err := rulesOf(role, a.roles.cached)
+	if err != nil || equality.Semantic.DeepEqual(cached, role.Rules) {
+		return err
 	}
-	rules := aggregate(name, sources)
+	// Should the cache lack a source, everybody who is bound to the role would lose its rules.
+	rules, err := rulesOf(role, a.live(ctx))
+	if err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(cached, rules) { // what becomes of a source that the cache lacks is no event
+		a.queue.AddAfter(name, reconcile.RecheckAfter)
+	}
 	if equality.Semantic.DeepEqual(rules, role.Rules) {
 		return nil
 	}
@@ -31,6 +38,15 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Aggregated the rules of a ClusterRole", "clusterRole", name, "rules", len(rules))
 	return nil
+}
+
+// rulesOf returns the rules that a role is to have.
+func rulesOf(role *rbacv1.ClusterRole, find finder) ([]rbacv1.PolicyRule, error) {
+	sources, err := find.network(role)
+	if err != nil {
+		return nil, fmt.Errorf("selecting the sources of ClusterRole %s: %w", role.Name, err)
+	}
+	return aggregate(role.Name, sources), nil
 }
 
 // apply omits the field rules if there are none. The API server then removes the rules that

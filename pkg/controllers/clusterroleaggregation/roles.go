@@ -1,6 +1,8 @@
 package clusterroleaggregation
 
 import (
+	"context"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -62,16 +64,18 @@ func (r roles) aggregatesOf(sets []labels.Set) ([]*rbacv1.ClusterRole, error) {
 	return found, nil
 }
 
-// sources returns the roles that each selector of an aggregation rule selects, in no particular
-// order.
-func (r roles) sources(rule *rbacv1.AggregationRule) ([][]*rbacv1.ClusterRole, error) {
+// finder returns the roles that a selector selects, in no particular order.
+type finder func(labels.Selector) ([]*rbacv1.ClusterRole, error)
+
+// sources returns the roles that each selector of an aggregation rule selects.
+func (find finder) sources(rule *rbacv1.AggregationRule) ([][]*rbacv1.ClusterRole, error) {
 	all := make([][]*rbacv1.ClusterRole, 0, len(rule.ClusterRoleSelectors))
 	for n := range rule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&rule.ClusterRoleSelectors[n])
 		if err != nil {
 			return nil, err
 		}
-		selected, err := r.selected(selector)
+		selected, err := find(selector)
 		if err != nil {
 			return nil, err
 		}
@@ -80,9 +84,24 @@ func (r roles) sources(rule *rbacv1.AggregationRule) ([][]*rbacv1.ClusterRole, e
 	return all, nil
 }
 
-// selected asks the index for the roles with one label that the selector requires. Without
-// such a label it compares all roles.
-func (r roles) selected(selector labels.Selector) ([]*rbacv1.ClusterRole, error) {
+// live is the finder that asks the API server.
+func (a *aggregator) live(ctx context.Context) finder {
+	return func(selector labels.Selector) ([]*rbacv1.ClusterRole, error) {
+		list, err := a.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		if err != nil {
+			return nil, err
+		}
+		selected := make([]*rbacv1.ClusterRole, len(list.Items))
+		for i := range list.Items {
+			selected[i] = &list.Items[i]
+		}
+		return selected, nil
+	}
+}
+
+// cached is the finder that asks the index for the roles with one label that the selector requires. Without such a
+// label it compares all roles.
+func (r roles) cached(selector labels.Selector) ([]*rbacv1.ClusterRole, error) {
 	key, ok := requiredLabel(selector)
 	if !ok {
 		return r.List(selector)

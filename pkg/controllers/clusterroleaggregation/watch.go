@@ -58,14 +58,14 @@ func (a *aggregator) permitted(role *rbacv1.ClusterRole) {
 	}
 	for _, role := range all {
 		if a.loop.Retries(role.Name) > 0 {
-			a.loop.AddAfter(role.Name, time.Second)
+			a.queue.AddAfter(role.Name, time.Second)
 		}
 	}
 }
 
 func (a *aggregator) enqueue(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 	if role.AggregationRule != nil {
-		a.loop.Enqueue(lane, role.Name)
+		a.queue.Enqueue(lane, role.Name)
 	}
 }
 
@@ -76,6 +76,6 @@ func (a *aggregator) enqueueAggregatesOf(sets ...labels.Set) {
 		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate one that has changed")
 	}
 	for _, role := range found {
-		a.loop.Add(role.Name)
+		a.queue.Add(role.Name)
 	}
 }
