@@ -13,7 +13,7 @@
 //  4. For that decision it lists ServiceCIDRs and addresses from the API server after the 10 seconds,
 //     and ServiceCIDRs once more after the addresses. It uses the caches only to determine when a
 //     live list is worthwhile.
-//  5. If two ServiceCIDRs are being deleted, only the one whose name comes first can rely on the
+//  5. If two ServiceCIDRs are being deleted, only the one that was deleted first can rely on the
 //     other. If each relied on the other, the controller would release both and leave addresses
 //     without a range.
 //  6. Addresses come and go with Services. While no ServiceCIDR is being deleted, an address event

@@ -235,6 +235,28 @@ func TestALateCacheForgetsNoRangeOfItsOwn(t *testing.T) {
 	s.WantRequests(t, "list servicecidrs", "list ipaddresses", "list ipaddresses", "patch servicecidrs/status is")
 }
 
+// The request that releases the other one may have been decided before this one was deleted, and be on its way for
+// longer than grace. Pins CIDR-53.
+func TestARangeThatWasDeletedEarlierIsNotReliedOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		other    time.Duration // since its deletion
+		released bool
+	}{
+		"it was deleted earlier": {time.Hour, false},
+		"it was deleted later":   {15 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), 20*time.Second),
+				deleted(newCIDR("later", "192.168.0.0/24"), test.other), allocatedAddress("192.168.0.7"))
+			must.Succeed(t, s.Reconcile())
+			released := slices.Contains(s.Requests(), "patch servicecidrs is")
+			if released != test.released {
+				t.Errorf("released: %v", released)
+			}
+		})
+	}
+}
+
 // While addresses are listed, the ServiceCIDR that has them too begins to go, relies on this one, and may be gone.
 // Pins CIDR-51.
 func TestARangeThatGoesMeanwhileIsNotReliedOn(t *testing.T) {
@@ -245,6 +267,9 @@ func TestARangeThatGoesMeanwhileIsNotReliedOn(t *testing.T) {
 		"it stays": {func(*testing.T, *subject) {}, true},
 		"it is being deleted": {func(t *testing.T, s *subject) {
 			s.Store(t, deleted(newCIDR("first", "192.168.0.0/28"), 0))
+		}, true}, // it does not rely on this one
+		"it was deleted before": {func(t *testing.T, s *subject) {
+			s.Store(t, deleted(newCIDR("first", "192.168.0.0/28"), 2*time.Hour))
 		}, false},
 		"it is gone":               {func(t *testing.T, s *subject) { s.Remove(t, newCIDR("first", "192.168.0.0/28")) }, false},
 		"another one has its name": {func(t *testing.T, s *subject) { s.Store(t, newCIDR("first", "10.0.0.0/28")) }, false},

@@ -1,6 +1,7 @@
 package servicecidr
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // serviceRange holds the properties of a ServiceCIDR that the controller needs.
@@ -15,10 +18,12 @@ type serviceRange struct {
 	name     string
 	prefixes []netip.Prefix
 	deleting bool
+	since    metav1.Time // of its deletion
 }
 
 func rangeOf(cidr *networkingv1.ServiceCIDR) serviceRange {
-	return serviceRange{cidr.Name, prefixesOf(cidr), cidr.DeletionTimestamp != nil}
+	isDeleting := cidr.DeletionTimestamp != nil
+	return serviceRange{cidr.Name, prefixesOf(cidr), isDeleting, ptr.Deref(cidr.DeletionTimestamp, metav1.Time{})}
 }
 
 func (r serviceRange) contains(address netip.Addr) bool {
@@ -26,9 +31,14 @@ func (r serviceRange) contains(address netip.Addr) bool {
 }
 
 // protects reports whether the addresses of another ServiceCIDR that is being deleted may rely on this
-// one. If both are being deleted, only one may rely on the other.
+// one. If both are being deleted, only the one that was deleted first may rely on the other, by name if both
+// were in the same second: the request that releases it may be on its way for long, decided before the other
+// one was deleted.
 func (r serviceRange) protects(other serviceRange) bool {
-	return r.name != other.name && (!r.deleting || r.name > other.name)
+	if r.name == other.name || !r.deleting {
+		return r.name != other.name
+	}
+	return cmp.Or(r.since.Compare(other.since.Time), cmp.Compare(r.name, other.name)) > 0
 }
 
 // protectorsOf returns the ServiceCIDRs that the addresses of r may rely on.
