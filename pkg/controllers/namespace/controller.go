@@ -79,7 +79,11 @@ type namespaceController struct {
 	podsFirst  bool
 	memory     *memory
 	backoff    *backoff
-	loop       *reconcile.Loop[string]
+	// typesAtOnce is the number of types of one namespace swept concurrently.
+	typesAtOnce int
+	// queue accepts keys. Outside of tests, it is the loop.
+	queue reconcile.Queue[string]
+	loop  *reconcile.Loop[string]
 }
 
 func newController(env controller.Env, cfg config) (*namespaceController, error) {
@@ -96,10 +100,13 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
 		backoff:    newBackoff(),
+
+		typesAtOnce: typesAtOnce,
 	}
 	c.loop = reconcile.New(env, reconcile.Options[string]{
 		Queue: "namespace", Workers: cfg.concurrentSyncs, Backoff: c.backoff, Namespace: reconcile.OfNamespace,
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watch(namespaces.Informer())
 	c.watchPods(shown.Informer())
 	return c, nil

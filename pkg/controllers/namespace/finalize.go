@@ -70,7 +70,7 @@ func (c *namespaceController) update(
 		}
 		if apierrors.IsNotFound(err) {
 			// An admission webhook may give this answer although the namespace exists.
-			c.loop.AddAfter(ns.Name, reconcile.RecheckAfter)
+			c.queue.AddAfter(ns.Name, reconcile.RecheckAfter)
 			return nil, nil
 		}
 		if !apierrors.IsConflict(err) || conflicts == maxConflicts {

@@ -62,7 +62,7 @@ func (c *namespaceController) repeat(ctx context.Context, name string, estimate 
 	pause := repeatAfter(estimate)
 	klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", name, "recheckAfter", pause)
 	c.backoff.keep(name)
-	c.loop.AddAfter(name, pause)
+	c.queue.AddAfter(name, pause)
 }
 
 // repeatAfter returns the delay before a namespace is swept again whose content takes an

@@ -16,7 +16,7 @@ import (
 	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// typesAtOnce is the number of types of one namespace swept concurrently.
+// typesAtOnce is how many types of one namespace are swept concurrently.
 const typesAtOnce = 5
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
@@ -85,7 +85,7 @@ func (c *namespaceController) sweepTypes(
 	slices.SortFunc(s.types, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 	swept := make(sweep, len(s.types))
 	stillDeleted := c.stillDeleted(ns)
-	concurrent.Each(len(s.types), typesAtOnce, func(i int) {
+	concurrent.Each(len(s.types), c.typesAtOnce, func(i int) {
 		resource := s.types[i]
 		// An error of one type does not keep the others from being swept.
 		swept[i] = c.sweepType(ctx, ns, content{

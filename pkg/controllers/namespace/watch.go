@@ -25,7 +25,7 @@ func (c *namespaceController) watch(namespaces cache.SharedIndexInformer) {
 func (c *namespaceController) watchPods(pods cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[metav1.Object]{Delete: func(pod metav1.Object) {
 		if c.memory.podGone(pod.GetNamespace(), func() int { return c.podsShown(pod.GetNamespace()) }) {
-			c.loop.Enqueue(reconcile.Gone(pod), pod.GetNamespace())
+			c.queue.Enqueue(reconcile.Gone(pod), pod.GetNamespace())
 		}
 	}})
 }
@@ -37,7 +37,7 @@ const lookAgain = time.Second
 // awaitPods has watchPods enqueue a namespace.
 func (c *namespaceController) awaitPods(ns *corev1.Namespace) {
 	if c.memory.awaitPods(ns, func() int { return c.podsShown(ns.Name) }) == 0 {
-		c.loop.AddAfter(ns.Name, lookAgain)
+		c.queue.AddAfter(ns.Name, lookAgain)
 	}
 }
 
@@ -59,5 +59,5 @@ func (c *namespaceController) observe(ns *corev1.Namespace) {
 		return
 	}
 	c.memory.observe(ns, c.Clock.Now())
-	c.loop.AddAfter(ns.Name, settleTime)
+	c.queue.AddAfter(ns.Name, settleTime)
 }

@@ -203,11 +203,7 @@ func (c *quotaController) watch(quotas cache.SharedIndexInformer) error {
 // Run implements controller.Controller.
 func (c *quotaController) Run(ctx context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
-		c.memory.TakeOver(left.writes)
-		for key, at := range left.recounts {
-			c.recounts.Store(key, at)
-			c.recountLater(key)
-		}
+		c.takeOver(left)
 	}
 	parts := []func(context.Context) error{
 		c.start, c.loops.primary.Run, c.loops.priority.Run, c.loops.changes.Run, c.followResources,
@@ -229,6 +225,14 @@ type handover struct {
 	writes writes.State
 	// recounts is when quotas are to be counted again.
 	recounts map[types.NamespacedName]time.Time
+}
+
+func (c *quotaController) takeOver(left handover) {
+	c.memory.TakeOver(left.writes)
+	for key, at := range left.recounts {
+		c.recounts.Store(key, at)
+		c.recountLater(key)
+	}
 }
 
 // HandOver implements controller.HandsOver.

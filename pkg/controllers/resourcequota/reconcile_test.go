@@ -319,6 +319,25 @@ func TestAChargeThatIsCachedAfterItsObjectHasGoneIsTakenBack(t *testing.T) {
 	})
 }
 
+// Two objects are in the new scopes, and one is cached: then the usage is as it was, and nothing is written. Pins
+// QUOTA-103.
+func TestTheUsageOfOtherScopesIsCountedTwice(t *testing.T) {
+	s := newSubject(t, quota("pods=5", status("pods=5", "pods=1")), named("a", "1"))
+	s.c.period = 0
+	s.run(t)
+	before := s.c.loops.primary.Inspect().Reconciled
+	controllertest.Change(t, s.Env, "ns", "quota", func(q *corev1.ResourceQuota) {
+		q.Spec.ScopeSelector = where("NotTerminating", "Exists")
+	})
+	controllertest.Eventually(t, "the edit is seen", func() bool { return s.c.loops.primary.Inspect().Reconciled > before })
+	s.AwaitIdle(t)
+	s.WantRequests(t)
+	s.Store(t, named("b", "1"))
+	s.EventuallyAsTimePasses(t, "both are counted", time.Second, func() bool {
+		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("pods=2"))
+	})
+}
+
 // An edit restarts the controller between a write and the time at which it would have been counted once more. Pins
 // QUOTA-101.
 func TestTheSuccessorCountsOnceMore(t *testing.T) {

@@ -87,17 +87,23 @@ func (c *quotaController) followResources(ctx context.Context) error {
 	return reconcile.Passes(c.Env, discoveryPeriod, func(ctx, _ context.Context) { c.refresh(ctx) })(ctx)
 }
 
-// refresh discovers the served resources and watches them. The quotas that limit new ones are
-// reconciled when all their objects are known.
-func (c *quotaController) refresh(ctx context.Context) {
+// watchServed discovers the served resources and watches them. It returns the monitors that are new.
+func (c *quotaController) watchServed(ctx context.Context) []*monitor {
 	found := c.discover(ctx)
 	if found == nil {
-		return
+		return nil
 	}
 	added, err := c.monitors.follow(found)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to watch some resources")
 	}
+	return added
+}
+
+// refresh watches the served resources. The quotas that limit new ones are reconciled when all
+// their objects are known.
+func (c *quotaController) refresh(ctx context.Context) {
+	added := c.watchServed(ctx)
 	if len(added) == 0 {
 		return
 	}

@@ -21,8 +21,11 @@ func (c *quotaController) watchQuotas(informer cache.SharedIndexInformer) {
 	watch.ObjectsEvery(informer, 0, watch.Funcs[*corev1.ResourceQuota]{
 		Add: c.classify,
 		Update: func(lane reconcile.Lane, old, new *corev1.ResourceQuota) {
-			if old.UID != new.UID || !same(old.Spec.Hard, new.Spec.Hard) ||
-				!equality.Semantic.DeepEqual(old.Spec.ScopeSelector, new.Spec.ScopeSelector) {
+			rescoped := !equality.Semantic.DeepEqual(old.Spec.ScopeSelector, new.Spec.ScopeSelector)
+			if rescoped { // the usage may look right until the cache has all objects that count now
+				c.recounts.Store(reconcile.KeyOf(new), c.Clock.Now().Add(recountAfter))
+			}
+			if rescoped || old.UID != new.UID || !same(old.Spec.Hard, new.Spec.Hard) {
 				c.classify(lane, new)
 			}
 		},
