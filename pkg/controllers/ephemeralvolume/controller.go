@@ -58,6 +58,7 @@ type volumeController struct {
 	podsOf  index.ClaimPods
 	claims  corelisters.PersistentVolumeClaimLister
 	metrics controllerMetrics
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
@@ -72,6 +73,7 @@ func newController(env controller.Env, config config) (*volumeController, error)
 		metrics: newMetrics(env.Metrics),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "ephemeral_volume", Workers: config.workers}, c.reconcile)
+	c.queue = c.loop
 	c.watch(pods.Informer(), claims.Informer())
 	return c, nil
 }

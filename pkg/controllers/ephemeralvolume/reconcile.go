@@ -44,7 +44,7 @@ func (c *volumeController) provide(ctx context.Context, pod *corev1.Pod, volume 
 	if err := c.create(ctx, pod, claimFor(pod, volume)); err != nil {
 		return err
 	}
-	c.loop.AddAfter(reconcile.KeyOf(pod), reconcile.RecheckAfter)
+	c.queue.AddAfter(reconcile.KeyOf(pod), reconcile.RecheckAfter)
 	return nil
 }
 

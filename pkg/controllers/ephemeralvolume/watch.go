@@ -18,7 +18,7 @@ func (c *volumeController) watch(pods, claims cache.SharedIndexInformer) {
 
 func (c *volumeController) podSeen(lane reconcile.Lane, pod *corev1.Pod) {
 	if wantsClaims(pod) {
-		c.loop.Enqueue(lane, reconcile.KeyOf(pod))
+		c.queue.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }
 

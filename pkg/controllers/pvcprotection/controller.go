@@ -72,7 +72,8 @@ type protectionController struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	indexer cache.Indexer // of claims, with deletedClaimsIndex and claimsInUseIndex
 	pods    index.ClaimPods
-	answers answers // used only by the single worker
+	answers answers                               // used only by the single worker
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
@@ -92,6 +93,7 @@ func newController(env controller.Env, config config) (*protectionController, er
 		answers: answers{clock: env.Clock, of: map[string]answer{}},
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "pvcprotection", Workers: 1}, c.reconcile)
+	c.queue = c.loop
 	c.watch(claims.Informer(), core.Pods().Informer())
 	return c, nil
 }

@@ -15,9 +15,13 @@ func (c *protectionController) reconcile(ctx context.Context, key types.Namespac
 	if !found {
 		return err
 	}
+	var waits error // for the cache to show the pods of the claim, which its finalizer does not need
 	if c.unusedSince && claim.DeletionTimestamp == nil {
 		if claim, err = c.showWhetherUsed(ctx, claim); err != nil {
-			return fmt.Errorf("showing whether persistent volume claim %s is used: %w", key, err)
+			waits = fmt.Errorf("showing whether persistent volume claim %s is used: %w", key, err)
+		}
+		if waits != nil && !reconcile.IsRequeue(waits) {
+			return waits
 		}
 	}
 	update := c.Client.CoreV1().PersistentVolumeClaims(key.Namespace).Update
@@ -38,5 +42,5 @@ func (c *protectionController) reconcile(ctx context.Context, key types.Namespac
 			return fmt.Errorf("releasing persistent volume claim %s: %w", key, err)
 		}
 	}
-	return nil
+	return waits
 }

@@ -129,6 +129,19 @@ func TestAPodThatTheCacheDoesNotShowCountsForTheCondition(t *testing.T) {
 	}
 }
 
+// The claim is protected at once, however long the cache is behind. Pins PVCP-52.
+func TestAClaimIsProtectedWhileTheCacheDoesNotShowItsPods(t *testing.T) {
+	f := begin(t, config{unusedSince: true}, claim("claim", unprotected))
+	f.Store(t, pod("p"))
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
+		t.Errorf("got %v, want to look again", err)
+	}
+	f.WantRequests(t, list, putStatus, put)
+	if got := f.finalizers(t, "claim"); !slices.Contains(got, string(finalizer)) {
+		t.Errorf("the finalizers are %q", got)
+	}
+}
+
 // Pins PVCP-23.
 func TestAFailedListEndsThePass(t *testing.T) {
 	f := begin(t, config{unusedSince: true}, claim("claim", unprotected))

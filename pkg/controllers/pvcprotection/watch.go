@@ -12,7 +12,7 @@ import (
 
 func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
 	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{
-		Add:    c.claimSeen,
+		Add:    c.claimAdded,
 		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { c.claimSeen(lane, claim) },
 	})
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
@@ -23,10 +23,20 @@ func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
 	})
 }
 
+// claimAdded enqueues a claim that the cache shows for the first time, or again after a list that lacked it. In the
+// meantime events of its pods led to no claim, so its condition may be wrong, whatever it says.
+func (c *protectionController) claimAdded(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
+	if c.unusedSince && !lane.IsBacklog() && claim.DeletionTimestamp == nil {
+		c.queue.Enqueue(lane, reconcile.KeyOf(claim))
+		return
+	}
+	c.claimSeen(lane, claim)
+}
+
 func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
 	lacksCondition := unusedCondition(claim) == nil || lane.IsBacklog() && mayBeUnused(claim)
 	if finalizer.Concerns(claim) || c.unusedSince && lacksCondition {
-		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
+		c.queue.Enqueue(lane, reconcile.KeyOf(claim))
 	}
 }
 
@@ -71,7 +81,7 @@ func (c *protectionController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.
 		if err != nil || !c.dependsOnPods(claim) {
 			continue
 		}
-		c.loop.Enqueue(lane, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		c.queue.Enqueue(lane, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 	}
 }
 

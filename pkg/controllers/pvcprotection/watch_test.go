@@ -26,6 +26,9 @@ func TestWhatIsQueued(t *testing.T) {
 	replayed := func(changes ...func(*corev1.PersistentVolumeClaim)) func(*protectionController) {
 		return func(c *protectionController) { c.claimSeen(reconcile.Backlog, claim("claim", changes...)) }
 	}
+	added := func(lane reconcile.Lane, changes ...func(*corev1.PersistentVolumeClaim)) func(*protectionController) {
+		return func(c *protectionController) { c.claimAdded(lane, claim("claim", changes...)) }
+	}
 	own := controllertest.Pod(namespace, "claim-of")
 	ofEphemeral := []runtime.Object{claim("claim-of-web", deleted, madeFor(own))}
 	waits := []runtime.Object{claim("claim", deleted)}
@@ -65,6 +68,12 @@ func TestWhatIsQueued(t *testing.T) {
 		"PVCP-50: replayed, unused":             {gate: true, event: replayed(condition(corev1.ConditionTrue)), want: 0},
 		"PVCP-50: replayed, deleted":            {gate: true, event: replayed(condition(corev1.ConditionFalse), deleted, unprotected), want: 0},
 		"PVCP-7: replayed, without the gate":    {event: replayed(condition(corev1.ConditionFalse)), want: 0},
+		"PVCP-51: shown again, not unused":      {gate: true, event: added(reconcile.Fresh, condition(corev1.ConditionFalse)), want: 1},
+		"PVCP-51: shown again, unused":          {gate: true, event: added(reconcile.Fresh, condition(corev1.ConditionTrue)), want: 1},
+		"PVCP-51: shown again, deleted":         {gate: true, event: added(reconcile.Fresh, condition(corev1.ConditionFalse), deleted, unprotected), want: 0},
+		"PVCP-7: shown again, without the gate": {event: added(reconcile.Fresh, condition(corev1.ConditionFalse)), want: 0},
+		"PVCP-7: shown again, to be released":   {gate: true, event: added(reconcile.Fresh, condition(corev1.ConditionFalse), deleted), want: 1},
+		"PVCP-50: added by the replay":          {gate: true, event: added(reconcile.Backlog, condition(corev1.ConditionTrue)), want: 0},
 		"PVCP-22: a pod runs":                   {gate: true, cached: []runtime.Object{claim("claim")}, event: seen(pod("p")), want: 1},
 		"PVCP-47: a pod runs, deleted claim":    {gate: true, cached: waits, event: seen(pod("p")), want: 1},
 		"PVCP-47: a pod runs, a released claim": {gate: true, cached: []runtime.Object{claim("claim", deleted, unprotected)}, event: seen(pod("p")), want: 0},

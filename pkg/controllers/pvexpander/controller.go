@@ -66,6 +66,7 @@ type expander struct {
 	volumes    corelisters.PersistentVolumeLister
 	migration  migration
 	operations operations.Metrics
+	queue      reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop       *reconcile.Loop[types.NamespacedName]
 }
 
@@ -80,6 +81,7 @@ func newController(env controller.Env, _ config) (*expander, error) {
 		operations: operations.New(env.Metrics),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "volume_expand", Workers: workers}, c.reconcile)
+	c.queue = c.loop
 	c.watch(claims.Informer())
 	return c, nil
 }

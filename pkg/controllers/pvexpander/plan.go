@@ -38,7 +38,7 @@ func planFor(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolum
 		switch status {
 		case corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimNodeResizePending,
 			corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible:
-			return plan{expand, begunSize(claim)}
+			return expandTo(begunSize(claim), volume)
 		}
 		return plan{expand, requested(claim)}
 	}
@@ -48,9 +48,18 @@ func planFor(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolum
 	case corev1.PersistentVolumeClaimNodeResizeInfeasible:
 		return plan{step: tellNode}
 	case "", corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible:
-		return plan{expand, begunSize(claim)}
+		return expandTo(begunSize(claim), volume)
 	}
-	return plan{expand, requested(claim)}
+	return expandTo(requested(claim), volume)
+}
+
+// expandTo expands a volume to a size, unless it is larger already. A volume that another claim had before may be, if the
+// node has not expanded it for that claim.
+func expandTo(size resource.Quantity, volume *corev1.PersistentVolume) plan {
+	if is := sizeOf(volume); grew(size, is) {
+		size = is
+	}
+	return plan{expand, size}
 }
 
 // begunSize returns the size with which an expansion began, or what is requested if none has.

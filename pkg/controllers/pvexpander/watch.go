@@ -14,7 +14,7 @@ func (c *expander) watch(claims cache.SharedIndexInformer) {
 
 func (c *expander) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
 	if claim.Status.Phase == corev1.ClaimBound {
-		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
+		c.queue.Enqueue(lane, reconcile.KeyOf(claim))
 	}
 }
 

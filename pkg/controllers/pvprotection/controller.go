@@ -44,6 +44,7 @@ type config struct{}
 type protectionController struct {
 	controller.Env
 	volumes corelisters.PersistentVolumeLister
+	queue   reconcile.Queue[string] // the loop, except in tests
 	loop    *reconcile.Loop[string]
 }
 
@@ -51,6 +52,7 @@ func newController(env controller.Env, _ config) (*protectionController, error) 
 	volumes := env.Informers.Core().V1().PersistentVolumes()
 	c := &protectionController{Env: env, volumes: volumes.Lister()}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "pvprotection", Workers: 1}, c.reconcile)
+	c.queue = c.loop
 	c.watch(volumes.Informer())
 	return c, nil
 }

@@ -168,6 +168,7 @@ func TestWhatIsQueued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &protectionController{}
 			c.loop = reconcile.New(controllertest.New(t).Env, reconcile.Options[string]{Queue: "q"}, c.reconcile)
+			c.queue = c.loop
 			c.volumeSeen(reconcile.Fresh, tc.volume)
 			if depth := c.loop.Inspect().Depth; depth != tc.want {
 				t.Errorf("%d keys are queued, want %d", depth, tc.want)

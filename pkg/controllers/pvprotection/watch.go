@@ -17,6 +17,6 @@ func (c *protectionController) watch(volumes cache.SharedIndexInformer) {
 
 func (c *protectionController) volumeSeen(lane reconcile.Lane, volume *corev1.PersistentVolume) {
 	if finalizer.Concerns(volume) {
-		c.loop.Enqueue(lane, volume.Name)
+		c.queue.Enqueue(lane, volume.Name)
 	}
 }
