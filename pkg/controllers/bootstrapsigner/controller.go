@@ -4,8 +4,8 @@
 //
 // The model, in rules:
 //
-//  1. There is one key. It is reconciled when the ConfigMap or a token changes, and when the
-//     first of the signing tokens expires.
+//  1. There is one key. It is reconciled when the ConfigMap or a token changes, when the first
+//     of the signing tokens expires, and every ten minutes, since the clock may have been set.
 //  2. A token signs if its Secret is complete and named after the token ID, it has not expired,
 //     and its usages include signing. Its other usages do not matter.
 //  3. Each of them has one entry in the ConfigMap, jws-kubeconfig-<token ID>, that holds the
@@ -61,6 +61,7 @@ type signer struct {
 	controller.Env
 	configMaps corelisters.ConfigMapNamespaceLister
 	secrets    corelisters.SecretNamespaceLister
+	queue      reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop       *reconcile.Loop[types.NamespacedName]
 }
 
@@ -80,6 +81,7 @@ func newSigner(env controller.Env, _ config) (*signer, error) {
 		secrets:    secrets.Lister().Secrets(metav1.NamespaceSystem),
 	}
 	s.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "bootstrap_signer_queue", Workers: 1}, s.reconcile)
+	s.queue = s.loop
 	s.watch(configMaps.Informer(), secrets.Informer())
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -236,6 +237,26 @@ func TestASignatureGoesWhenItsTokenExpires(t *testing.T) {
 	if elapsed := env.Clock.Now().Sub(epoch); elapsed < 2*time.Hour {
 		t.Errorf("the other one is gone after %v", elapsed)
 	}
+}
+
+// A clock that is ahead has taken the signature of a token that has not expired. No event tells that it was set right.
+// Pins BOOT-39.
+func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
+	env, s := start(t, info(map[string]string{"kubeconfig": "payload"}), secret("expiration", in(time.Hour)))
+	queued := &controllertest.Queue[types.NamespacedName]{Namespace: clusterInfo.Namespace}
+	s.queue = queued
+	reconcile := func(clock time.Duration, requests ...string) {
+		t.Helper()
+		env.Clock.SetTime(epoch.Add(clock))
+		if err := s.reconcile(env.Context(), clusterInfo); err != nil {
+			t.Fatal(err)
+		}
+		env.WantRequests(t, requests...)
+	}
+	reconcile(2 * time.Hour)
+	queued.Want(t, "cluster-info in 10m0s")
+	reconcile(0, "update configmaps cluster-info")
+	queued.Want(t, "cluster-info in 10m0s")
 }
 
 func TestDeletionsSeenByANewListCount(t *testing.T) {

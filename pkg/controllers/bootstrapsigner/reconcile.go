@@ -16,6 +16,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// lookAgain is when the ConfigMap is reconciled again at the latest: no event tells that the clock was set, and that a
+// token has expired by now, or has not yet.
+const lookAgain = 10 * time.Minute
+
 func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error {
 	info, found, err := reconcile.Found(s.configMaps.Get(key.Name))
 	if !found {
@@ -42,7 +46,7 @@ func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error 
 	_, err = s.Client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, info, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// An admission webhook may give this answer, and then no event follows.
-		s.loop.AddAfter(key, reconcile.RecheckAfter)
+		s.queue.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	}
 	if err != nil {
@@ -74,16 +78,14 @@ func (s *signer) tokens(ctx context.Context) ([]token, error) {
 	return tokens, nil
 }
 
-// returnFor enqueues the ConfigMap for the moment when the first of its tokens expires: its
-// Secret stays if token-cleaner-controller is off.
+// returnFor enqueues the ConfigMap for the moment when the first of its tokens expires, since the
+// Secret stays if token-cleaner-controller is off, or for lookAgain later if that is earlier.
 func (s *signer) returnFor(tokens []token) {
-	var first time.Duration
+	first := lookAgain
 	for _, t := range tokens {
-		if t.remaining > 0 && (first == 0 || t.remaining < first) {
-			first = t.remaining
+		if t.remaining > 0 {
+			first = min(first, t.remaining)
 		}
 	}
-	if first > 0 {
-		s.loop.AddAfter(clusterInfo, first)
-	}
+	s.queue.AddAfter(clusterInfo, first)
 }

@@ -26,13 +26,13 @@ func (s *signer) watch(configMaps, secrets cache.SharedIndexInformer) {
 // selectors sends as well.
 func (s *signer) infoChanged(lane reconcile.Lane, info *corev1.ConfigMap) {
 	if info.Name == clusterInfo.Name {
-		s.loop.Enqueue(lane, clusterInfo)
+		s.queue.Enqueue(lane, clusterInfo)
 	}
 }
 
 func (s *signer) tokenChanged(lane reconcile.Lane, secret *corev1.Secret) {
 	if isToken(secret) {
-		s.loop.Enqueue(lane, clusterInfo)
+		s.queue.Enqueue(lane, clusterInfo)
 	}
 }
 

@@ -99,7 +99,15 @@ type autoscalerController struct {
 
 	selectors *selectors
 	histories *histories
+	queue     queue // the loop, except in tests
 	loop      *reconcile.Loop[cache.ObjectName]
+}
+
+// queue is what the controller adds keys to.
+type queue interface {
+	// AddRateLimited adds a key after a sync period.
+	AddRateLimited(key cache.ObjectName)
+	AddAfter(key cache.ObjectName, delay time.Duration)
 }
 
 func build(env controller.Env, config config) (*autoscalerController, error) {
@@ -125,6 +133,7 @@ func newController(env controller.Env, config config, clients clients) *autoscal
 	c.loop = reconcile.New(env, reconcile.Options[cache.ObjectName]{
 		Queue: "horizontalpodautoscaler", Workers: config.concurrentSyncs, Backoff: everyPeriod(config.syncPeriod),
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watch(autoscalers.Informer())
 	return c
 }

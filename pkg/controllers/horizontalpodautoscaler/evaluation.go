@@ -81,6 +81,7 @@ func (e *evaluation) run(ctx context.Context) error {
 	current := target.scale.Spec.Replicas
 	e.past.seed(current, e.now, e.obsolete())
 	e.recallZero(current)
+	e.concludeAttempt(current)
 
 	wanted, err := e.decide(ctx, target.scale)
 	if wanted == nil {

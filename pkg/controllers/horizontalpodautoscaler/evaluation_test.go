@@ -345,6 +345,47 @@ func TestRescaleWithoutAnswer(t *testing.T) {
 	}
 }
 
+// Nothing can be read after a write without an answer. If it was executed, its replicas count for the policies.
+func TestARescaleOfUnknownOutcomeIsLimitedTogetherWithTheNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		executed int32 // the replicas of the scale afterwards
+		wrote    []int32
+	}{
+		"HPA-82: executed":                {errors.New("connection lost"), 5, nil},
+		"HPA-82: not executed":            {errors.New("connection lost"), 3, []int32{5}},
+		"HPA-82: refused, and scaled so":  {apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("no")), 5, []int32{7}},
+		"HPA-82: another size than wrote": {errors.New("connection lost"), 4, []int32{6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testConfig, withPods(1, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+				hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscalingv2.HPAScalingRules{
+					Policies: []autoscalingv2.HPAScalingPolicy{{Type: autoscalingv2.PodsScalingPolicy, Value: 2, PeriodSeconds: 60}},
+				}}
+			}))...)
+			h.series("50")
+			isDown := false
+			h.scaleErr = func(verb string) error {
+				if verb == "update" {
+					isDown, h.scale.Spec.Replicas = true, tc.executed
+				}
+				if isDown {
+					return tc.err
+				}
+				return nil
+			}
+			if _, err := h.evaluate(t); err == nil {
+				t.Fatal("it is not said to have failed")
+			}
+			h.scaleErr, h.scale.Status.Replicas = nil, tc.executed
+			h.Clock.Step(testConfig.syncPeriod)
+			if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, tc.wrote) {
+				t.Errorf("%v, wrote %v, want %v", err, h.written, tc.wrote)
+			}
+		})
+	}
+}
+
 // zeroing is an autoscaler whose next evaluation scales to zero.
 func zeroing(t *testing.T) *harness {
 	t.Helper()

@@ -30,7 +30,7 @@ func (c *autoscalerController) begin(context.Context) error {
 	}
 	c.selectors.takeOver(left.selectors)
 	for key, since := range c.histories.takeOver(left.histories) {
-		c.loop.AddAfter(key, max(0, c.config.syncPeriod-c.Clock.Since(since)))
+		c.queue.AddAfter(key, max(0, c.config.syncPeriod-c.Clock.Since(since)))
 	}
 	if c.Clock.Since(left.at) > c.config.syncPeriod {
 		c.histories.interrupt()

@@ -28,8 +28,9 @@ type history struct {
 	held            bool
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
-	interrupted     bool         // the last evaluations are unknown, or there were none for a while
-	elsewhere       bool         // another process may have made them
+	attempted       attempt
+	interrupted     bool // the last evaluations are unknown, or there were none for a while
+	elsewhere       bool // another process may have made them
 	stopped         stopped
 }
 
@@ -52,6 +53,12 @@ type recommendation struct {
 // scaleEvent is a number of replicas added, or removed.
 type scaleEvent struct {
 	replicas int32
+	at       time.Time
+}
+
+// attempt is a change of the scale of which is not known whether it was made, the zero value for none.
+type attempt struct {
+	from, to int32
 	at       time.Time
 }
 
@@ -161,7 +168,7 @@ func (h *history) meet(uid types.UID) (another bool) {
 // forgetTarget forgets what is known of a target. Another process that evaluated since the last time may have stopped
 // the present one: then only the condition records that.
 func (h *history) forgetTarget() {
-	h.recommendations, h.added, h.removed = nil, nil, nil
+	h.recommendations, h.added, h.removed, h.attempted = nil, nil, nil, attempt{}
 	if !h.elsewhere {
 		h.stopped = bySomebodyElse
 	}

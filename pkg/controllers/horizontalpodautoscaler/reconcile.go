@@ -30,7 +30,7 @@ func (c *autoscalerController) reconcile(ctx context.Context, key cache.ObjectNa
 	if err != nil {
 		return err // the loop adds the key again, after the same delay
 	}
-	c.loop.AddRateLimited(key)
+	c.queue.AddRateLimited(key)
 	return nil
 }
 

@@ -79,8 +79,11 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
-		if e.zeroes(current, w.replicas) && !writes.IsRefusal(err) {
-			e.past.stopped = byAutoscaler
+		if !writes.IsRefusal(err) {
+			e.past.attempted = attempt{current, w.replicas, e.now}
+			if e.zeroes(current, w.replicas) {
+				e.past.stopped = byAutoscaler
+			}
 		}
 		e.RecordFailure(ctx, failedRescale(e.hpa, w, err))
 		e.setFalse(autoscalingv2.AbleToScale, "FailedUpdateScale",
@@ -94,13 +97,29 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	e.Record(rescaled(e.hpa, w))
 	e.action = actionOf(w.replicas, current)
 	e.noteZero(current, w.replicas)
-	if e.hpa.Spec.Behavior != nil {
-		b := resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization)
-		e.past.recordScale(current, w.replicas, e.now, b.up.longestPeriod(), b.down.longestPeriod())
-	}
+	e.recordScale(attempt{current, w.replicas, e.now})
 	klog.FromContext(ctx).Info("Rescaled",
 		"key", e.key, "target", e.reference(), "from", current, "to", w.replicas, "reason", w.reason)
 	return nil
+}
+
+// recordScale records a change of the scale that was made, if policies limit the next ones.
+func (e *evaluation) recordScale(made attempt) {
+	if e.hpa.Spec.Behavior == nil {
+		return
+	}
+	b := resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization)
+	e.past.recordScale(made.from, made.to, made.at, b.up.longestPeriod(), b.down.longestPeriod())
+}
+
+// concludeAttempt records the last change of the scale, if it was not known whether it was made, and the present size
+// says that it was.
+func (e *evaluation) concludeAttempt(current int32) {
+	last := e.past.attempted
+	e.past.attempted = attempt{}
+	if last.from != last.to && last.to == current {
+		e.recordScale(last)
+	}
 }
 
 // writeScale writes the number of replicas, and retries on conflicts as long as the decision stands. A write without an

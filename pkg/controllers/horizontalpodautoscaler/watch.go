@@ -26,5 +26,5 @@ func (c *autoscalerController) enqueue(hpa *autoscalingv2.HorizontalPodAutoscale
 	key := cache.MetaObjectToName(hpa)
 	c.metrics.autoscalers.Set(float64(c.selectors.register(key, hpa.UID)))
 	c.histories.seen(key, hpa.UID, c.Clock.Now())
-	c.loop.AddRateLimited(key)
+	c.queue.AddRateLimited(key)
 }

@@ -6,10 +6,11 @@
 //     expiration matters: not its name, its usages or other data.
 //  2. A token without an expiration stays. One whose expiration is not an RFC 3339 time
 //     counts as expired.
-//  3. A token that has not expired is enqueued for the moment at which it expires. A changed
-//     expiration arrives as an event, which adds a new, possibly earlier time; at the old
-//     one there is nothing to do. These times are in memory only: a new instance derives
-//     them from the Secrets that are replayed to it.
+//  3. A token that has not expired is enqueued for the moment at which it expires, and every ten
+//     minutes until then, since the clock may be set. A changed expiration arrives as an
+//     event, which adds a new, possibly earlier time; at the old one there is nothing to do.
+//     These times are in memory only: a new instance derives them from the Secrets that are
+//     replayed to it.
 //  4. An expired token is deleted on condition of its cached UID and resource version. If it
 //     has changed, its event enqueues it again, so that a token that was extended at the last
 //     moment stays.
@@ -51,6 +52,7 @@ type config struct{}
 type cleaner struct {
 	controller.Env
 	secrets corelisters.SecretNamespaceLister
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
@@ -62,6 +64,7 @@ func newCleaner(env controller.Env, _ config) (*cleaner, error) {
 	}).Core().V1().Secrets()
 	c := &cleaner{Env: env, secrets: secrets.Lister().Secrets(metav1.NamespaceSystem)}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "token_cleaner", Workers: 1}, c.reconcile)
+	c.queue = c.loop
 	c.watch(secrets.Informer())
 	return c, nil
 }

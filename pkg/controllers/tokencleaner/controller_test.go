@@ -239,10 +239,8 @@ func TestTimers(t *testing.T) {
 				reconciled()
 			}
 			env.Clock.SetTime(epoch.Add(test.early))
-			if test.change != "" && test.early > time.Hour {
-				seen++ // the first timer
-				reconciled()
-			}
+			seen++ // it is looked at now and then
+			reconciled()
 			if deleted(env) {
 				t.Fatal("it is deleted before it has expired")
 			}
@@ -251,6 +249,28 @@ func TestTimers(t *testing.T) {
 			env.EventuallyAsTimePasses(t, "the token is deleted", time.Nanosecond, func() bool { return deleted(env) })
 		})
 	}
+}
+
+// No event tells that the clock was set. Pins TOK-28.
+func TestATokenIsLookedAtAgainUntilItExpires(t *testing.T) {
+	env, c := start(t, token(in(24*time.Hour)))
+	queued := &controllertest.Queue[types.NamespacedName]{Namespace: key.Namespace}
+	c.queue = queued
+	for _, test := range []struct {
+		set  time.Duration // what the clock shows
+		want string
+	}{
+		{0, key.Name + " in 10m0s"},
+		{24*time.Hour - 10*time.Minute - time.Second, key.Name + " in 10m0s"},
+		{24*time.Hour - time.Minute, key.Name + " in 1m0s"},
+	} {
+		env.Clock.SetTime(epoch.Add(test.set))
+		if err := c.reconcile(env.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		queued.Want(t, test.want)
+	}
+	env.WantRequests(t)
 }
 
 func update(t *testing.T, env *controllertest.Env, secret *corev1.Secret) {

@@ -3,6 +3,7 @@ package tokencleaner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// lookAgain is when a token that expires later is reconciled again at the latest. A clock that is set forward, or a
+// machine that was suspended, brings its end nearer, of which the timer knows nothing.
+const lookAgain = 10 * time.Minute
+
 func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error {
 	secret, found, err := reconcile.Found(c.secrets.Get(key.Name))
 	if !found || !isToken(secret) {
@@ -21,7 +26,7 @@ func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error
 	logger := klog.FromContext(ctx).WithValues("secret", key)
 	switch verdict, remaining := fateOf(secret, c.Clock.Now()); verdict {
 	case expires:
-		c.loop.AddAfter(key, remaining)
+		c.queue.AddAfter(key, min(remaining, lookAgain))
 	case expired:
 		logger.V(3).Info("Deleting an expired bootstrap token")
 		return c.delete(ctx, secret)
@@ -41,7 +46,7 @@ func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		c.loop.AddAfter(reconcile.KeyOf(secret), reconcile.RecheckAfter)
+		c.queue.AddAfter(reconcile.KeyOf(secret), reconcile.RecheckAfter)
 		return nil
 	}
 	if err != nil {

@@ -19,7 +19,7 @@ func (c *cleaner) watch(secrets cache.SharedIndexInformer) {
 
 func (c *cleaner) enqueue(lane reconcile.Lane, secret *corev1.Secret) {
 	if isToken(secret) {
-		c.loop.Enqueue(lane, reconcile.KeyOf(secret))
+		c.queue.Enqueue(lane, reconcile.KeyOf(secret))
 	}
 }
 
