@@ -48,6 +48,7 @@ type ttlController struct {
 	controller.Env
 	jobs    batchlisters.JobLister
 	metrics controllerMetrics
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
@@ -55,6 +56,7 @@ func newController(env controller.Env, config config) (*ttlController, error) {
 	jobs := env.Informers.Batch().V1().Jobs()
 	c := &ttlController{Env: env, jobs: jobs.Lister(), metrics: newMetrics(env.Metrics)}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "ttl_jobs_to_delete", Workers: config.workers}, c.reconcile)
+	c.queue = c.loop
 	c.watch(jobs.Informer())
 	return c, nil
 }

@@ -34,7 +34,7 @@ func (c *ttlController) reconcile(ctx context.Context, key types.NamespacedName)
 		klog.FromContext(ctx).Info("Job finished in the future, clocks may differ", "job", key, "finished", finished, "now", now)
 	}
 	if remaining := expiry.Sub(now); remaining > 0 {
-		c.loop.AddAfter(key, min(remaining, longestWait))
+		c.queue.AddAfter(key, min(remaining, longestWait))
 		return nil
 	}
 	return c.delete(ctx, job, expiry)
@@ -47,7 +47,7 @@ func (c *ttlController) delete(ctx context.Context, job *batchv1.Job, expiry tim
 	})
 	switch {
 	case apierrors.IsNotFound(err): // or the Job exists, and an admission webhook gave this answer
-		c.loop.AddAfter(reconcile.KeyOf(job), reconcile.RecheckAfter)
+		c.queue.AddAfter(reconcile.KeyOf(job), reconcile.RecheckAfter)
 		return nil
 	case err != nil:
 		return fmt.Errorf("deleting job %s/%s: %w", job.Namespace, job.Name, err)

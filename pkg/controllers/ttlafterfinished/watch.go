@@ -19,6 +19,6 @@ func (c *ttlController) watch(jobs cache.SharedIndexInformer) {
 
 func (c *ttlController) enqueue(lane reconcile.Lane, job *batchv1.Job) {
 	if isCandidate(job) {
-		c.loop.Enqueue(lane, types.NamespacedName{Namespace: job.Namespace, Name: job.Name})
+		c.queue.Enqueue(lane, types.NamespacedName{Namespace: job.Namespace, Name: job.Name})
 	}
 }
