@@ -16,7 +16,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // schedule returns the schedule to follow, if there is one.
@@ -140,7 +140,7 @@ func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 	case pods.NamespaceTerminating(err):
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	if writes.MayHaveCreated(err) {
+	if requests.MayHaveCreated(err) {
 		s.owners.Writes.CreateUncertain(s.cj, job.Name)
 	}
 	s.RecordFailure(ctx, failedCreate(s.cj, err))

@@ -16,7 +16,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // memory is what is known of each Service besides what the caches show. It outlives the
@@ -212,7 +212,7 @@ func (c *endpointsController) update(
 	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(controller.OnlyMetadata(ctx), endpoints,
 		metav1.UpdateOptions{})
 	if err != nil {
-		if !writes.IsRefusal(err) {
+		if !requests.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
 		}
 		if apierrors.IsConflict(err) && c.memory.doubtful(key, current.ResourceVersion) {

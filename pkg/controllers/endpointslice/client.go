@@ -12,7 +12,7 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // writeObserver observes the writes of EndpointSlices that the library sends. A slice is as it was sent, or as the cache
@@ -104,7 +104,7 @@ func (c slicesClient) update(
 		slice.UID, slice.ResourceVersion = overwritten.UID, overwritten.ResourceVersion
 	}
 	answer, err := c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
-	if err != nil && !writes.IsRefusal(err) {
+	if err != nil && !requests.IsRefusal(err) {
 		c.observer.unanswered(slice)
 	}
 	return answer, err
@@ -118,7 +118,7 @@ func (c slicesClient) Delete(ctx context.Context, name string, o metav1.DeleteOp
 	}
 	o.Preconditions = &metav1.Preconditions{UID: &deleted.UID, ResourceVersion: &deleted.ResourceVersion}
 	err = c.EndpointSliceInterface.Delete(ctx, name, o)
-	if err != nil && !writes.IsRefusal(err) {
+	if err != nil && !requests.IsRefusal(err) {
 		c.observer.unanswered(deleted)
 	}
 	return err

@@ -12,8 +12,8 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
-	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // apply makes the writes of a plan for the slices in the cache, until one fails.
@@ -42,7 +42,7 @@ func (c *mirroringController) apply(
 	for _, slice := range p.update {
 		updated, err := client.Update(controller.OnlyMetadata(ctx), slice, metav1.UpdateOptions{})
 		if err != nil {
-			if !writes.IsRefusal(err) {
+			if !requests.IsRefusal(err) {
 				c.written.Unanswered(slice.Name, cached)
 			}
 			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, awaitChange(err))

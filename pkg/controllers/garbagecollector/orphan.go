@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
-	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // maxOrphaned is the number of dependents of one owner that are patched concurrently.
@@ -96,7 +96,7 @@ func (c *collector) removeFromNewest(ctx context.Context, n *node, s state, fina
 			return err
 		}
 	}
-	err = writes.RetryOnConflict(finalizerRetries(), func() error {
+	err = requests.RetryOnConflict(finalizerRetries(), func() error {
 		object, err := c.read(ctx, at, n.uid)
 		if err != nil || object == nil || !hasFinalizer(object, finalizer) {
 			return err

@@ -232,7 +232,7 @@ func (e *evaluation) computeResource(
 		return e.computePods(w, read, name, average(*aim.AverageValue))
 	}
 	return e.computePods(w, read, name, func() (goal, error) {
-		requested, err := requests(w.pods, name, container, e.config.podLevelResources)
+		requested, err := requestsOf(w.pods, name, container, e.config.podLevelResources)
 		return utilizationGoal{percent: *aim.AverageUtilization, requests: requested}, err
 	})
 }

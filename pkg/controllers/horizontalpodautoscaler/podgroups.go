@@ -90,9 +90,9 @@ func (g podGroups) counted(s samples) samples {
 	return kept
 }
 
-// requests returns what each pod requests of a resource, or one container of each if it is
+// requestsOf returns what each pod requests of a resource, or one container of each if it is
 // named. It returns an error if any of the pods lacks the request.
-func requests(
+func requestsOf(
 	of []*corev1.Pod, resource corev1.ResourceName, container string, podLevel bool,
 ) (map[string]int64, error) {
 	all := make(map[string]int64, len(of))

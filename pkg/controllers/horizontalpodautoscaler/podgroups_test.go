@@ -157,7 +157,7 @@ func TestRequests(t *testing.T) {
 		"HPA-71: more than fits, of the pod": {podLevel(asIs, "cpu", "10Pi"), "cpu", "", true, math.MaxInt64, ""},
 		"a resource that nothing requests":   {podLevel(asIs, "cpu", "1"), "memory", "", true, 0, "missing pod-level request for memory in Pod p"},
 	} {
-		got, err := requests([]*corev1.Pod{tc.pod}, tc.resource, tc.container, tc.podLevel)
+		got, err := requestsOf([]*corev1.Pod{tc.pod}, tc.resource, tc.container, tc.podLevel)
 		if tc.err != "" {
 			if err == nil || err.Error() != tc.err {
 				t.Errorf("%s: got error %v", name, err)
@@ -168,7 +168,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
-	if _, err := requests([]*corev1.Pod{plain, lacking}, "cpu", "", true); err == nil {
+	if _, err := requestsOf([]*corev1.Pod{plain, lacking}, "cpu", "", true); err == nil {
 		t.Error("one pod without request must fail the metric")
 	}
 }

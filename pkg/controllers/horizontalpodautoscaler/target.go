@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // target is the scaled object of an autoscaler.
@@ -79,7 +79,7 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
-		if !writes.IsRefusal(err) {
+		if !requests.IsRefusal(err) {
 			e.past.attempted = attempt{current, w.replicas, e.now}
 			if e.zeroes(current, w.replicas) {
 				e.past.stopped = byAutoscaler
@@ -127,7 +127,7 @@ func (e *evaluation) concludeAttempt(current int32) {
 func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
 	scales, scale, stands := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy(), true
 	retriable := func(err error) bool { return stands && apierrors.IsConflict(err) }
-	return writes.RetryOn(retriable, retry.DefaultRetry, func() error {
+	return requests.RetryOn(retriable, retry.DefaultRetry, func() error {
 		scale.Spec.Replicas = replicas
 		_, err := scales.Update(ctx, t.resource, scale, metav1.UpdateOptions{})
 		if err == nil {
@@ -138,7 +138,7 @@ func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) e
 			klog.FromContext(ctx).Error(getErr, "Failed to read the scale after a failed write", "key", e.key)
 			return err
 		}
-		if !writes.IsRefusal(err) && fresh.Spec.Replicas == replicas {
+		if !requests.IsRefusal(err) && fresh.Spec.Replicas == replicas {
 			return nil
 		}
 		scale, stands = fresh, standsFor(t.scale, fresh, replicas)

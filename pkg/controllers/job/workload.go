@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // gangs finds the objects that make the scheduler start the pods of a Job together:
@@ -47,7 +47,7 @@ func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (stri
 	}
 	var group *schedulingv1alpha2.PodGroup
 	// If an object exists that the cache does not show yet, reading again helps.
-	err := writes.RetryOn(apierrors.IsAlreadyExists, retry.DefaultRetry, func() (err error) {
+	err := requests.RetryOn(apierrors.IsAlreadyExists, retry.DefaultRetry, func() (err error) {
 		workload, err := c.ensureWorkload(ctx, r)
 		if err != nil || workload == nil {
 			return err

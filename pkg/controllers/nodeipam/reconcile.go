@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // tries is how often a write is tried before the key is retried with backoff.
@@ -106,7 +106,7 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 			c.ranges.refused(who)
 			return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
 		}
-		if !writes.IsRefusal(err) {
+		if !requests.IsRefusal(err) {
 			c.ranges.unsure(who)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // pageSize is the page size of live lists of claims.
@@ -163,7 +163,7 @@ func (c *claimController) create(ctx context.Context, of owner, entry, name stri
 	created, err := c.Client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	c.metrics.created(claim, err)
 	if err != nil {
-		if !writes.IsRefusal(err) {
+		if !requests.IsRefusal(err) {
 			c.memory.doubt(of.GetUID())
 		}
 		return nil, fmt.Errorf("create ResourceClaim %s: %w", claim.Name, err)

@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -127,7 +128,7 @@ func (c *statefulSetController) writeStatus(
 	klog.FromContext(ctx).V(4).Info("Updating status", "statefulSet", klog.KObj(set), "status", status)
 	client := c.Client.AppsV1().StatefulSets(set.Namespace)
 	base, conflicted := set, false
-	return writes.RetryOnConflict(retry.DefaultRetry, func() error {
+	return requests.RetryOnConflict(retry.DefaultRetry, func() error {
 		if conflicted {
 			live, err := client.Get(ctx, set.Name, metav1.GetOptions{})
 			if err != nil {

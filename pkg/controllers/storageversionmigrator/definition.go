@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // storageMigrating is the condition of a CustomResourceDefinition whose objects are migrated.
@@ -112,7 +112,7 @@ func (c *migrationController) applyToDefinition(
 	}
 	name := migrated.Resource + "." + migrated.Group
 	options := metav1.ApplyOptions{FieldManager: runnerName, Force: true}
-	return writes.RetryOnConflict(retry.DefaultRetry, func() error {
+	return requests.RetryOnConflict(retry.DefaultRetry, func() error {
 		object, err := c.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
 		if reconcile.Absent(err) {
 			return nil

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	kit "kcmd.dev/pkg/controllers/kit/writes"
+	kit "kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // accountServer answers like an API server with service accounts. Its tokens are the name

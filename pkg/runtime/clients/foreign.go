@@ -23,7 +23,7 @@ func (e *TokenError) Error() string { return e.cause.Error() }
 // Unwrap returns the error of a context that has ended, if that is why there is no token.
 func (e *TokenError) Unwrap() error { return e.ended }
 
-// NotSent tells IsRefusal of pkg/controllers/kit/writes that a write with this error has not been executed.
+// NotSent tells IsRefusal of pkg/controllers/kit/requests that a write with this error has not been executed.
 func (e *TokenError) NotSent() bool { return true }
 
 // foreignTransport wraps the transports of a Set that return errors of their own, and strips from these the answers to

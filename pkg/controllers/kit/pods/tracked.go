@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -81,7 +82,7 @@ func (t Tracked) CreateEach(
 // mayHaveCreated reports whether there may be a pod although its creation failed.
 func mayHaveCreated(err error) bool {
 	var local unsent
-	return !errors.As(err, &local) && writes.MayHaveCreated(err)
+	return !errors.As(err, &local) && requests.MayHaveCreated(err)
 }
 
 // DeleteAll deletes pods of the owner concurrently and returns the errors. It is no error if a
@@ -114,7 +115,7 @@ func Failures(errs []error) []error {
 // DeleteFailed records the error of a deletion. If it does not tell whether the pod was deleted, the owner waits for
 // a while to see it deleted, so that it does not delete another one instead.
 func (t Tracked) DeleteFailed(owner Owner, pod *corev1.Pod, err error) {
-	if writes.IsRefusal(err) {
+	if requests.IsRefusal(err) {
 		t.Writes.DeleteFailed(owner, Resource, pod)
 	} else {
 		t.Writes.DeleteUnanswered(owner, Resource, pod)

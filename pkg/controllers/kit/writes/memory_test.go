@@ -1,28 +1,20 @@
 package writes
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -306,69 +298,6 @@ func TestADeletionWithoutAnswerIsWaitedForBriefly(t *testing.T) {
 	f.wantSettled(t, true, 0)
 	f.DeleteUnanswered(owner, podResource, p)
 	f.wantSettled(t, true, 0)
-}
-
-// Pins WL-97.
-func TestRefusals(t *testing.T) {
-	answer := func(code int) error {
-		return fmt.Errorf("deleting: %w", apierrors.NewGenericServerResponse(code, "delete", podResource, "p", "", 0, false))
-	}
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"forbidden":                 {answer(http.StatusForbidden), true},
-		"a conflict":                {answer(http.StatusConflict), true},
-		"too many requests":         {answer(http.StatusTooManyRequests), true},
-		"a namespace at rest":       {fmt.Errorf("deleting: %w", &controller.PausedError{}), true},
-		"too many deletions":        {fmt.Errorf("deleting: %w", &controller.StoppedError{}), true},
-		"the request timed out":     {answer(http.StatusRequestTimeout), false},
-		"the server timed out":      {answer(http.StatusGatewayTimeout), false},
-		"the server failed":         {answer(http.StatusInternalServerError), false},
-		"nobody listens":            {fmt.Errorf("deleting: %w", syscall.ECONNREFUSED), true},
-		"there was no connection":   {&url.Error{Op: "Delete", Err: &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}}, true},
-		"the connection broke":      {&url.Error{Op: "Delete", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, false},
-		"the connection was closed": {io.ErrUnexpectedEOF, false},
-		"the instance has ended":    {context.Canceled, false},
-	} {
-		if got := IsRefusal(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-// Pins WL-115.
-func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
-	storage := apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
-	storage.ErrStatus.Reason = metav1.StatusReasonUnknown
-	denied := &apierrors.StatusError{ErrStatus: metav1.Status{
-		Code: http.StatusInternalServerError, Message: `admission webhook "pods.example.com" denied the request: lookup failed`,
-	}}
-	answer := func(code int) error {
-		return apierrors.NewGenericServerResponse(code, "create", podResource, "p", "", 0, true)
-	}
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"forbidden":                 {answer(http.StatusForbidden), false},
-		"too many requests":         {answer(http.StatusTooManyRequests), false},
-		"a namespace at rest":       {&controller.PausedError{}, false},
-		"nobody listens":            {syscall.ECONNREFUSED, false},
-		"a webhook failed":          {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
-		"a webhook denied it":       {denied, false},
-		"the storage timed out":     {storage, true},
-		"the storage is away":       {apierrors.NewServerTimeout(podResource, "create", 2), true},
-		"the request timed out":     {apierrors.NewTimeoutError("request did not complete", 0), true},
-		"a page of an error":        {answer(http.StatusInternalServerError), true},
-		"the gateway failed":        {answer(http.StatusBadGateway), true},
-		"the gateway timed out":     {answer(http.StatusGatewayTimeout), true},
-		"the connection was closed": {io.ErrUnexpectedEOF, true},
-	} {
-		if got := MayHaveCreated(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
 }
 
 // Pins WL-97.

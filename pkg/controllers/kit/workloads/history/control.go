@@ -15,7 +15,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // Control reads revisions from the cache and writes them.
@@ -82,7 +82,7 @@ func (c Control) Create(ctx context.Context, namespace, parent string, revision 
 func (c Control) Renumber(ctx context.Context, revision *appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
 	client := c.client.AppsV1().ControllerRevisions(revision.Namespace)
 	current := revision
-	err := writes.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := requests.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if current.Revision == number {
 			return nil
 		}

@@ -1,4 +1,4 @@
-package writes
+package requests
 
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

@@ -1,4 +1,6 @@
-package writes
+// Package requests says what the outcome of a request proves: whether a write was executed whose answer was an error, and
+// whether it is worth another try.
+package requests
 
 import (
 	"errors"
