@@ -116,6 +116,23 @@ func TestWithoutTheLiveSourcesNothingIsApplied(t *testing.T) {
 	}
 }
 
+// Two roles aggregate each other. The sources of the one that is read second cannot be listed: what it has now does not
+// stand for them. Pins AGG-32.
+func TestWithoutTheLiveSourcesOfASourceNothingIsApplied(t *testing.T) {
+	env, a := start(t,
+		labelled(aggregating("a", matching("to", "a")), "to", "b"), labelled(aggregating("b", matching("to", "b")), "to", "a"),
+		labelled(role("x", on("pods", "get")), "to", "a"), labelled(role("y", on("nodes", "get")), "to", "b"))
+	env.Intercept("list clusterroles", func(action clienttesting.Action) error {
+		if action.(clienttesting.ListAction).GetListRestrictions().Labels.String() == "to=b" {
+			return errors.New("boom")
+		}
+		return nil
+	})
+	if err := a.reconcile(env.Context(), "a"); err == nil || len(env.Writes()) > 0 {
+		t.Errorf("got %v, requests %v", err, env.Requests())
+	}
+}
+
 func TestReconcile(t *testing.T) {
 	edit := matching("to", "edit")
 	for name, test := range map[string]struct {

@@ -1,12 +1,13 @@
 package clusterroleaggregation
 
 import (
+	"errors"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// network holds the sources of a role, of those of its sources that aggregate, and so on: by name, what each selector of
-// the role selects.
+// network holds the sources of a role, of those of its sources that aggregate, and so on: by name, what each selector
+// of the role selects.
 type network map[string][][]*rbacv1.ClusterRole
 
 // network returns the network of a role that aggregates. A role with an invalid selector, other than the role itself,
@@ -19,7 +20,7 @@ func (find finder) network(role *rbacv1.ClusterRole) (network, error) {
 			continue
 		}
 		sources, err := find.sources(at.AggregationRule)
-		if err != nil && at == role {
+		if err != nil && (at == role || !errors.As(err, new(selectorError))) {
 			return nil, err
 		}
 		found[at.Name] = sources
@@ -34,7 +35,8 @@ func (find finder) network(role *rbacv1.ClusterRole) (network, error) {
 	return found, nil
 }
 
-// cycle returns the names of a role of the network and of those sources of it, direct or not, that aggregate it in turn.
+// cycle returns the names of a role of the network and of those sources of it, direct or not, that aggregate it in
+// turn.
 func (n network) cycle(name string) sets.Set[string] {
 	aggregating := map[string][]string{} // by the name of a source
 	for by, sources := range n {

@@ -25,7 +25,8 @@ import (
 type model struct {
 	*simulation.World
 	t *testing.T
-	// meddled is whether users acted since the controller began to list roles from the API server, if it has.
+	// meddled is whether users acted since the controller began to list roles from the API server, or since it began to
+	// reconcile if it has listed none.
 	meddled, listed bool
 	// edited are the roles whose rules users have written though they aggregate.
 	edited map[types.UID]bool
@@ -162,7 +163,7 @@ func TestWhateverHappensNoRoleLosesWhatItsSourcesHave(t *testing.T) {
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
 			a := must.Get(newAggregator(env, config{}))(t)
 			queue := simulation.NewQueue(w, func(ctx context.Context, name string) error {
-				m.listed, m.of = false, nil
+				m.listed, m.meddled, m.of = false, false, nil
 				if role, err := a.roles.Get(name); err == nil {
 					m.of = role.AggregationRule
 				}

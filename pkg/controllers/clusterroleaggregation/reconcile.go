@@ -27,7 +27,7 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if !equality.Semantic.DeepEqual(cached, rules) { // what becomes of a source that the cache lacks is no event
+	if !equality.Semantic.DeepEqual(cached, rules) { // no event tells what becomes of a source that the cache lacks
 		a.queue.AddAfter(name, reconcile.RecheckAfter)
 	}
 	if equality.Semantic.DeepEqual(rules, role.Rules) {

@@ -67,13 +67,16 @@ func (r roles) aggregatesOf(sets []labels.Set) ([]*rbacv1.ClusterRole, error) {
 // finder returns the roles that a selector selects, in no particular order.
 type finder func(labels.Selector) ([]*rbacv1.ClusterRole, error)
 
+// selectorError is the error of a selector that is invalid.
+type selectorError struct{ error }
+
 // sources returns the roles that each selector of an aggregation rule selects.
 func (find finder) sources(rule *rbacv1.AggregationRule) ([][]*rbacv1.ClusterRole, error) {
 	all := make([][]*rbacv1.ClusterRole, 0, len(rule.ClusterRoleSelectors))
 	for n := range rule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&rule.ClusterRoleSelectors[n])
 		if err != nil {
-			return nil, err
+			return nil, selectorError{err}
 		}
 		selected, err := find(selector)
 		if err != nil {

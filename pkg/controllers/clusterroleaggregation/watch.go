@@ -46,8 +46,8 @@ func (a *aggregator) updated(lane reconcile.Lane, old, role *rbacv1.ClusterRole)
 	}
 }
 
-// permitted enqueues the roles that could not be written: a change of its own role may have permitted the controller to.
-// The API server learns of it by a watch, too.
+// permitted enqueues the roles that could not be written: a change of its own role may have permitted the controller
+// to. The API server learns of it by a watch, too.
 func (a *aggregator) permitted(role *rbacv1.ClusterRole) {
 	if role.Name != ownRole {
 		return
