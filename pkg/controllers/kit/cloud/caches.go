@@ -51,12 +51,15 @@ func (w watchedServices) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, period time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	w.guard.backends.again.Store(&h)
-	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h}, period)
+	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h, &w.guard.processed}, period)
 }
 
 // serviceHandler wraps the handler of the library, which queues an added Service that wants a load balancer, but no
 // deleted one: a Service that is deleted or loses the finalizer is passed to it as added.
-type serviceHandler struct{ cache.ResourceEventHandler }
+type serviceHandler struct {
+	cache.ResourceEventHandler
+	processed *processed
+}
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (h serviceHandler) OnUpdate(old, new any) {
@@ -74,7 +77,21 @@ func (h serviceHandler) OnDelete(obj any) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
+	if service, ok := obj.(*corev1.Service); ok {
+		obj = h.wanted(service)
+	}
 	h.OnAdd(obj, false)
+}
+
+// wanted returns a Service that was deleted as one that wants a load balancer, if it was worked on: the library then
+// looks for it, and what is remembered of it is forgotten.
+func (h serviceHandler) wanted(service *corev1.Service) *corev1.Service {
+	if _, known := h.processed.of(keyOf(service)); !known {
+		return service
+	}
+	service = service.DeepCopy()
+	service.Spec.Type, service.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, nil
+	return service
 }
 
 type serviceLister struct {

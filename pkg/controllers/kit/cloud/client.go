@@ -87,7 +87,7 @@ type services struct {
 }
 
 // Patch implements typedcorev1.ServiceInterface. It meets the Service that the library works on, and not a later one of
-// the same name: the finalizer would go to that one, and the load balancer of this one have nothing that protects it.
+// the same name: the finalizer would go to that one, and nothing would protect the load balancer of this one.
 func (s services) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Service, error) {

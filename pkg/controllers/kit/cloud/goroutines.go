@@ -18,7 +18,7 @@ const label = "cloud"
 var numbers atomic.Uint64
 
 // ofLibrary are prefixes of names of functions: every goroutine that the library starts has one of
-// them on its stack. The goroutines of a connection carry the label of whoever sends first; they
+// them on its stack. The goroutines of a connection carry the label of the first sender; they
 // outlive the instance, and have none of these functions on their stacks.
 var ofLibrary = [][]byte{
 	[]byte("k8s.io/cloud-provider/controllers/"),

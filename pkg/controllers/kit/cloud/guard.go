@@ -23,7 +23,7 @@ type guard struct {
 	asked asked
 	// processed is what the library has written of Services.
 	processed processed
-	// backends are the nodes that the provider is told to put behind load balancers.
+	// backends are the calls under way that set the nodes of load balancers.
 	backends backends
 	// nodes are those of the scope.
 	nodes corelisters.NodeLister

@@ -32,7 +32,8 @@ func newWorld(t *testing.T) *world {
 	stopping := make(chan struct{})
 	g := &guard{
 		stopping: stopping, working: working, record: newCalls(testclock.NewFakeClock(controllertest.Epoch)),
-		nodes: corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
+		processed: processed{clock: testclock.NewFakePassiveClock(controllertest.Epoch)},
+		nodes:     corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 	}
 	return &world{g, sync.OnceFunc(func() { close(stopping) }), end}
 }

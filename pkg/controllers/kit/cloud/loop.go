@@ -94,7 +94,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		return fmt.Errorf("passing the caches to the cloud provider: %w", err)
 	}
 	nodes := l.env.Informers.Core().V1().Nodes().Lister()
-	guard := &guard{stopping: ctx.Done(), working: working, record: l.calls, nodes: nodes}
+	guard := &guard{
+		stopping: ctx.Done(), working: working, record: l.calls, nodes: nodes, processed: processed{clock: l.env.Clock},
+	}
 	session := &Session{Env: l.env, Cloud: guarded{provider, guard}, Client: newClient(l.env, guard), guard: guard}
 	return l.run(ctx, session)
 }

@@ -3,20 +3,27 @@ package cloud
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
+// recheck is the delay before a Service is read again that the cache shows as it was before a write.
+const recheck = time.Second
+
 // processed has what the library has last read and written of each Service that it works on, by key, until the Service
 // is found to be gone. The library works on a key in one goroutine at a time.
 type processed struct {
+	clock clock.PassiveClock
+
 	mu    sync.Mutex
 	byKey map[string]written
 }
@@ -26,6 +33,8 @@ type written struct {
 	uid types.UID
 	// version is the newest one that the API server has answered with.
 	version string
+	// at is when it answered. A cache that is behind for longer is believed: versions may have gone back.
+	at time.Time
 	// unsure is whether the last write may have been carried out without an answer.
 	unsure bool
 }
@@ -55,7 +64,7 @@ func (p *processed) forget(key string) {
 
 // begin records the Service that the cache shows, which the library begins to work on. It returns an error if that is
 // older than what was written: the library would take it for granted that the Service has the finalizer which it has
-// removed, or has none of those that it has added.
+// removed, or lacks the one that it has added.
 func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface, cached *corev1.Service) error {
 	w, _ := p.of(keyOf(cached))
 	if w.uid != cached.UID {
@@ -71,11 +80,11 @@ func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface
 		if is.UID == cached.UID {
 			w.version = is.ResourceVersion
 		}
-		w.unsure = false
+		w.unsure, w.at = false, p.clock.Now()
 		p.set(keyOf(cached), w)
 	}
-	if writes.IsOlder(cached.ResourceVersion, w.version) {
-		return fmt.Errorf("waiting for the cache to show what was written of Service %s", keyOf(cached))
+	if writes.IsOlder(cached.ResourceVersion, w.version) && p.clock.Since(w.at) < writes.Timeout {
+		return api.NewRetryError("waiting for the cache to show what was written of Service "+keyOf(cached), recheck)
 	}
 	return nil
 }
@@ -89,7 +98,7 @@ func (p *processed) wrote(key string, is *corev1.Service, err error) {
 	case err != nil:
 		w.unsure = true
 	case is.UID == w.uid:
-		w.version = is.ResourceVersion
+		w.version, w.at = is.ResourceVersion, p.clock.Now()
 	}
 	p.set(key, w)
 }

@@ -1,7 +1,9 @@
 package cloud
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,8 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
+	testclock "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 )
@@ -82,6 +89,39 @@ func TestAServiceIsNotProcessedAsItWasBeforeAWrite(t *testing.T) {
 				t.Errorf("it got %v, %v", got, err)
 			}
 		})
+	}
+}
+
+// The cache is late as a rule for milliseconds, which is no failure. One that stays behind has another history.
+// Pins SLB-37.
+func TestAServiceThatTheCacheShowsLateIsReadAgainSoon(t *testing.T) {
+	_, session := beginService(t, serviceOf("old", "1"))
+	guard, lister := session.guard, session.Services().Lister().Services("a")
+	guard.processed.wrote("a/b", serviceOf("old", "7"), nil)
+	_, err := lister.Get("b")
+	if late := new(*api.RetryError); !errors.As(err, late) || (*late).RetryAfter() != recheck {
+		t.Errorf("got %v", err)
+	}
+	guard.processed.clock.(*testclock.FakePassiveClock).SetTime(controllertest.Epoch.Add(writes.Timeout))
+	must.Get(lister.Get("b"))(t)
+}
+
+// The library looks for no deleted Service that wants no load balancer any more.
+func TestAServiceThatIsDeletedIsForgotten(t *testing.T) {
+	_, session := beginService(t, serviceOf("old", "1"))
+	var added []any
+	handler := serviceHandler{
+		cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { added = append(added, obj) }}, &session.guard.processed,
+	}
+	handler.OnDelete(serviceOf("old", "1"))
+	session.guard.processed.forget("a/b")
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b", Obj: serviceOf("old", "1")})
+	var types []corev1.ServiceType
+	for _, obj := range added {
+		types = append(types, obj.(*corev1.Service).Spec.Type)
+	}
+	if want := []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, ""}; !slices.Equal(types, want) {
+		t.Errorf("the library got Services of types %q, want %q", types, want)
 	}
 }
 
