@@ -132,7 +132,7 @@ type quotaController struct {
 	// that workers of either are processing. Outside of tests, the queues and changes are loops.
 	primary, priority reconcile.Queue[types.NamespacedName]
 	inProgress        sync.Map
-	// recounts is when quotas that were written are counted again, by key.
+	// recounts is when quotas are counted again, by key.
 	recounts sync.Map
 	// conflicts are the versions of quotas for which a write was last refused, by key.
 	conflicts sync.Map
@@ -230,7 +230,9 @@ type handover struct {
 func (c *quotaController) takeOver(left handover) {
 	c.memory.TakeOver(left.writes)
 	for key, at := range left.recounts {
-		c.recounts.Store(key, at)
+		if is, ok := c.recounts.Load(key); !ok || is.(time.Time).Before(at) {
+			c.recounts.Store(key, at)
+		}
 		c.recountLater(key)
 	}
 }

@@ -146,10 +146,10 @@ func text(list corev1.ResourceList) (all []string) {
 	return all
 }
 
-// TestWhateverHappensUsageIsWhatIsThere has objects admitted, changed and deleted, quotas edited and deleted, kinds come
-// and go, requests fail and the controller restarted, while the caches are behind. Nothing that is there all the time is
-// ever missing in what is published. In the end everything is right, and after that it becomes right again without a
-// recalculation of all quotas, as long as no cache is behind for seconds.
+// TestWhateverHappensUsageIsWhatIsThere has objects admitted, changed and deleted, quotas edited and deleted, kinds
+// come and go, requests fail and the controller restarted, while the caches are behind. Nothing that is there all the
+// time is ever missing in what is published. In the end everything is right, and after that it becomes right again
+// without a recalculation of all quotas, as long as no cache is behind for seconds.
 func TestWhateverHappensUsageIsWhatIsThere(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/simulation"
@@ -39,7 +40,7 @@ func alter[T object](m *model, o T, do func(T)) {
 }
 
 func (m *model) charge(was runtime.Object, is object) bool {
-	charges := map[*corev1.ResourceQuota]corev1.ResourceList{}
+	charges := map[types.UID]corev1.ResourceList{}
 	for _, q := range simulation.All[*corev1.ResourceQuota](m.World) {
 		if q.Namespace != is.GetNamespace() || m.Clock.Since(q.CreationTimestamp.Time) < 2*time.Second && m.OneIn(2) {
 			continue // or it is not known yet
@@ -63,11 +64,13 @@ func (m *model) charge(was runtime.Object, is object) bool {
 				return false
 			}
 		}
-		charges[q] = used
+		charges[q.UID] = used
 	}
-	for q, used := range charges {
-		m.Note("charged %s/%s: %s", q.Namespace, q.Name, text(used))
-		simulation.Change(m.World, q, func(q *corev1.ResourceQuota) { q.Status.Used = used })
+	for _, q := range simulation.All[*corev1.ResourceQuota](m.World) {
+		if used, ok := charges[q.UID]; ok {
+			m.Note("charged %s/%s: %s", q.Namespace, q.Name, text(used))
+			simulation.Change(m.World, q, func(q *corev1.ResourceQuota) { q.Status.Used = used })
+		}
 	}
 	return true
 }

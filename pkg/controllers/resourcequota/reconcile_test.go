@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -251,8 +252,8 @@ func TestBurstsInAQuotaThatHasRoom(t *testing.T) {
 	}
 }
 
-// A ConfigMap that is cached after the usage was computed. The API server did not charge its creation, since it did not know
-// of the limits, or did, and the write took that back. Pins QUOTA-98.
+// A ConfigMap that is cached after the usage was computed. The API server did not charge its creation, since it did not
+// know of the limits, or did, and the write took that back. Pins QUOTA-98.
 func TestWhatIsWrittenIsCountedTwice(t *testing.T) {
 	for name, q := range map[string]*corev1.ResourceQuota{
 		"a new quota":      quota("configmaps=5"),
@@ -336,6 +337,19 @@ func TestTheUsageOfOtherScopesIsCountedTwice(t *testing.T) {
 	s.EventuallyAsTimePasses(t, "both are counted", time.Second, func() bool {
 		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("pods=2"))
 	})
+}
+
+// A quota is edited before its controller takes over: its own time is the later one. Pins QUOTA-103.
+func TestTheSuccessorKeepsALaterRecount(t *testing.T) {
+	s := newSubject(t, quota("pods=5"))
+	key, later := types.NamespacedName{Namespace: "ns", Name: "quota"}, s.Clock.Now().Add(recountAfter)
+	for name, left := range map[string]time.Duration{"passed": -time.Second, "earlier": time.Second} {
+		s.c.recounts.Store(key, later)
+		s.c.takeOver(handover{recounts: map[types.NamespacedName]time.Time{key: s.Clock.Now().Add(left)}})
+		if is, ok := s.c.recounts.Load(key); !ok || is != later {
+			t.Errorf("%s: the recount is at %v, want %v", name, is, later)
+		}
+	}
 }
 
 // An edit restarts the controller between a write and the time at which it would have been counted once more. Pins
