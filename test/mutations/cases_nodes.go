@@ -29,7 +29,7 @@ func nodes() []Case {
 			Edits: []Edit{
 				{File: lifecycle + "/hear.go", Old: "	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n",
 					New: "	if len(silent) > 0 {\n		return silent\n	}\n	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n"},
-				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.graceExpiredAsOfLeases(r)\n", New: "	return r != nil\n"},
+				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.hadFallenSilent(r)\n", New: "	return r != nil\n"},
 			},
 			Caught: Test{lifecycle, "TestNothingIsHeard", "no watch shows Leases any more"},
 		},
@@ -49,7 +49,7 @@ func nodes() []Case {
 		{
 			Name:   "pods are deleted by their names",
 			Issues: []int{19403},
-			Story: "A pod was deleted and made anew under its name. The deletion that was meant for the first one came late, " +
+			Story: "A pod was deleted and recreated under its name. The deletion that was meant for the first one came late, " +
 				"and took the second.",
 			Edits: []Edit{{
 				File: "pkg/controllers/kit/pods/requests.go",

@@ -81,12 +81,13 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		}
 		return nil
 	}
-	return c.startDetach(ctx, l, v, verdict.why)
+	return c.startDetach(ctx, l, v, verdict.why, now)
 }
 
 // startDetach starts a detach as soon as the status of the node no longer reports that the volume is attached.
-func (c *attachDetachController) startDetach(ctx context.Context, l *link, v *volume, why forced) (act func()) {
-	now := c.Clock.Now()
+func (c *attachDetachController) startDetach(
+	ctx context.Context, l *link, v *volume, why forced, now time.Time,
+) (act func()) {
 	plugin := c.plugins.pluginOf(l.place, v.known)
 	if plugin == "" {
 		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known",

@@ -20,8 +20,8 @@ type unconfirmed struct{ error }
 
 // questions are what has to be confirmed by live reads before a volume is detached that nobody wants by the cache.
 type questions struct {
-	// pods is whether the cache lacks a pod that wants a volume on the node. It is set if no pod was ever seen that wants
-	// the volume.
+	// pods is whether the cache lacks a pod that wants a volume on the node. It is set if no pod was ever seen that
+	// wants the volume.
 	pods bool
 	// users is whether the cache lacks a pod that wants the volume. It is set if the time forces the detach.
 	users bool

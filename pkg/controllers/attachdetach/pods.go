@@ -125,8 +125,8 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	}
 }
 
-// applyContribution adds and removes the volumes that a pod wants. Even a pod that has ended identifies volumes that are known
-// only by name.
+// applyContribution adds and removes the volumes that a pod wants. Even a pod that has ended identifies volumes that
+// are known only by name.
 func (c *attachDetachController) applyContribution(
 	key types.NamespacedName, pod *corev1.Pod, state *podState, found contribution,
 ) {

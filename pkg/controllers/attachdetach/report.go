@@ -149,8 +149,8 @@ func (c *attachDetachController) addToReport(l *link) {
 	}
 }
 
-// enqueueReport enqueues the write of the status of a node after a delay, or relies on one that is already scheduled. After
-// a failed write, a retry is scheduled anyway.
+// enqueueReport enqueues the write of the status of a node after a delay, or relies on one that is already scheduled.
+// After a failed write, a retry is scheduled anyway.
 func (c *attachDetachController) enqueueReport(name string, delay time.Duration) {
 	n := c.world.nodes[name]
 	if n == nil || n.report.failing {
@@ -199,7 +199,8 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 		n.report.answered(written, list)
 		n.release(written, list, n.report.last)
 	}
-	if repeated && !n.report.failing && !c.world.isCurrent(n) { // what changed while it was sent was left to it, see enqueueReport
+	// What changed while the write was sent was left to it, see enqueueReport.
+	if repeated && !n.report.failing && !c.world.isCurrent(n) {
 		c.enqueueReport(name, reportDelay)
 	}
 	c.afterReport(name)

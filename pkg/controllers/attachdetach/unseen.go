@@ -57,8 +57,8 @@ func (c *attachDetachController) confirmPods(ctx context.Context, at place, all 
 	return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
 }
 
-// unseen returns the first of these uses, of all volumes or of the one, that is not known, and whether the node is known
-// to be managed. If there is none of all volumes, the pods of the node are known from now on.
+// unseen returns the first of these uses, of all volumes or of the one, that is not known, and whether the node is
+// known to be managed. If there is none of all volumes, the pods of the node are known from now on.
 func (c *attachDetachController) unseen(at place, uses []use, all bool) (missing use, managed, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

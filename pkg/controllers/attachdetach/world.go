@@ -88,7 +88,7 @@ func (n *node) hasWanted() bool {
 	return false
 }
 
-// world is the desired and the actual state. Whoever uses it holds the lock of the controller.
+// world is the desired and the actual state. It is guarded by the lock of the controller.
 type world struct {
 	links   map[place]*link
 	volumes map[corev1.UniqueVolumeName]*volume

@@ -111,7 +111,7 @@ func statusOf(cj *batchv1.CronJob) status {
 		if t == nil {
 			return ""
 		}
-		return t.UTC().Format(time.TimeOnly)
+		return strings.TrimPrefix(t.UTC().Format("2006-01-02 15:04:05.999999999"), "2026-01-02 ")
 	}
 	return status{strings.Join(active, ", "), clock(cj.Status.LastScheduleTime), clock(cj.Status.LastSuccessfulTime)}
 }
@@ -391,8 +391,8 @@ func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {
 	})
 }
 
-// The creation of the Job of 03:00 had no answer, and the cache, which shows nothing of it, is behind or not when the next
-// time has come. Pins CRON-68.
+// The creation of the Job of 03:00 had no answer, and the cache, which shows nothing of it, is behind or not when the
+// next time has come. Pins CRON-68.
 func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
 	const look = "get jobs " + due0300
 	made := createdFor(at("03:00:00"))

@@ -158,8 +158,8 @@ func (s *reconciliation) createdEarlier(ctx context.Context, name string) (*batc
 	return job, nil
 }
 
-// lookForAttempt finds the Job of an earlier attempt whose creation had no answer, before one of another name is created:
-// the cache may not show it yet, and the concurrency policy has to take it into account.
+// lookForAttempt finds the Job of an earlier attempt whose creation had no answer, before one of another name is
+// created: the cache may not show it yet, and the concurrency policy has to take it into account.
 func (s *reconciliation) lookForAttempt(ctx context.Context, next string) error {
 	name := s.owners.Writes.Attempted(s.cj)
 	if name == "" || name == next {

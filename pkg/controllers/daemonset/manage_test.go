@@ -89,7 +89,7 @@ func TestManage(t *testing.T) {
 			decision{none(), none("a")}, []string{"Warning FailedDaemonPod Found failed daemon pod ns/a on node n0, will try to kill it"},
 		},
 		{
-			"succeeded pods are deleted, and replaced later", newSet(), map[string]eligibility{"n0": remains}, []*corev1.Pod{newPod("a", "n0", succeeded)},
+			"succeeded pods are deleted", newSet(), map[string]eligibility{"n0": remains}, []*corev1.Pod{newPod("a", "n0", succeeded)},
 			decision{none(), none("a")}, []string{"Normal SucceededDaemonPod Found succeeded daemon pod ns/a on node n0, will try to delete it"},
 		},
 		{
@@ -108,7 +108,7 @@ func TestManage(t *testing.T) {
 			decision{none("n0"), none()}, nil,
 		},
 		{
-			"surge: nor a failed one", newSet(surging(1)), sitesOf(1), []*corev1.Pod{newPod("a", "n0", failed)},
+			"surge: a failed pod does not hold the node", newSet(surging(1)), sitesOf(1), []*corev1.Pod{newPod("a", "n0", failed)},
 			decision{none("n0"), none("a")}, []string{"Warning FailedDaemonPod Found failed daemon pod ns/a on node n0, will try to kill it"},
 		},
 		{

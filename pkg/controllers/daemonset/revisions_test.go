@@ -62,8 +62,8 @@ func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
 	}
 }
 
-// TestARevisionThatTheCacheDoesNotShowIsWaitedFor, since the next one would get the number of the one that the cache does
-// not show. Pins DS-64.
+// TestARevisionThatTheCacheDoesNotShowIsWaitedFor, since the next one would get the number of the one that the cache
+// does not show. Pins DS-64.
 func TestARevisionThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
 	h := newHarness(t, true, newSet(), newNode("n0"))
 	h.reconcile(t)

@@ -37,7 +37,7 @@ func TestReplace(t *testing.T) {
 		{"two at a time", unavailable(num(2)), sitesOf(3), oldPods(3), none("p0", "p1")},
 		{"more than there are", unavailable(num(9)), sitesOf(3), oldPods(3), none("p0", "p1", "p2")},
 		{"DS-30: a percentage is rounded up", unavailable(percent("34%")), sitesOf(3), oldPods(3), none("p0", "p1")},
-		{"it is of the nodes that should run one", unavailable(percent("50%")),
+		{"the percentage is of the nodes that should run a pod", unavailable(percent("50%")),
 			map[string]eligibility{"n0": remains, "n1": remains, "n2": runs, "n3": runs}, oldPods(4), none("p0")},
 		{"DS-30: zero means one", unavailable(num(0)), sitesOf(3), oldPods(3), none("p0")},
 		{"DS-30: zero stays zero if none should run", unavailable(num(0)), map[string]eligibility{"n0": remains}, oldPods(1), none()},

@@ -219,7 +219,8 @@ func TestNodeEvents(t *testing.T) {
 	}
 }
 
-// What nodes are compared with may have changed between what a status was computed from and its echo. Pins DS-49 and DS-63.
+// What nodes are compared with may have changed between what a status was computed from and its echo. Pins DS-49 and
+// DS-63.
 func TestMayBeEcho(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -89,7 +89,7 @@ func TestFoundReplicaSetIsNotedOnce(t *testing.T) {
 }
 
 // Pins DEP-28.
-func TestRollForwardAndOff(t *testing.T) {
+func TestARolloutScalesUpTheNewAndDownTheOld(t *testing.T) {
 	h := newHarness(t, makeDeployment(10, image("v2")), makeSet(1, 10, current))
 	h.reconcile(t)
 	name := hashName(h.deployment(t))

@@ -4,7 +4,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// scaleUpNew returns the next size of the new ReplicaSet in a rolling update.
+// scaleUpNew returns the next size of the new ReplicaSet in a rolling update. It is smaller only if the ReplicaSet is
+// larger than the Deployment.
 func scaleUpNew(d *appsv1.Deployment, sets replicaSets) resize {
 	if sizeOf(sets.current) > replicasOf(d) {
 		return resize{rs: sets.current, size: replicasOf(d)}

@@ -9,7 +9,7 @@ import (
 )
 
 // Pins DEP-28a.
-func TestRollForward(t *testing.T) {
+func TestScaleUpNew(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		sets replicaSets
@@ -22,13 +22,13 @@ func TestRollForward(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := scaleUpNew(makeDeployment(10), tc.sets); got.size != tc.want || got.rs != tc.sets.current || got.refresh {
-				t.Errorf("rollForward() = %+v, want size %d", got, tc.want)
+				t.Errorf("scaleUpNew() = %+v, want size %d", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestRollOff(t *testing.T) {
+func TestScaleDownOld(t *testing.T) {
 	none := map[string]int32{}
 	available := func(n int32) setChange { return func(rs *appsv1.ReplicaSet) { rs.Status.AvailableReplicas = n } }
 	// 10 desired, at most 13, at least 8 available.
@@ -62,7 +62,7 @@ func TestRollOff(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := sizes(scaleDownOld(tc.d, tc.sets)); !maps.Equal(got, tc.want) {
-				t.Errorf("rollOff() = %v, want %v", got, tc.want)
+				t.Errorf("scaleDownOld() = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
-// writeObserver observes the writes of EndpointSlices that the library sends. A slice is as it was sent, or as the cache
-// showed it if it was deleted.
+// writeObserver observes the writes of EndpointSlices that the library sends. A slice is as it was sent, or, if it was
+// to be deleted, as the cache showed it.
 type writeObserver interface {
 	// wrote gets the answer to a write: the library records no resource versions.
 	wrote(answer *discoveryv1.EndpointSlice)

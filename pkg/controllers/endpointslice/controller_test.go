@@ -461,8 +461,8 @@ func TestASliceThatTheCacheNeverShows(t *testing.T) {
 	}
 }
 
-// TestNothingIsMovedIntoASliceThatMayBeGone: the cache shows two slices with the same endpoint, one of which was deleted
-// without an answer. Pins EPS-85.
+// TestNothingIsMovedIntoASliceThatMayBeGone: the cache shows two slices with the same endpoint, one of which was
+// deleted without an answer. Pins EPS-85.
 func TestNothingIsMovedIntoASliceThatMayBeGone(t *testing.T) {
 	for name, executed := range map[string]bool{"it is gone": true, "it was not deleted": false} {
 		t.Run(name, func(t *testing.T) {

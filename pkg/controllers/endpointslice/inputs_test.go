@@ -111,7 +111,7 @@ func hostnames(first, second string) func(*situation) {
 	return func(s *situation) { s.pods[0].Spec.Hostname, s.pods[1].Spec.Hostname = first, second }
 }
 
-func TestInputsAreSettledByKey(t *testing.T) {
+func TestInputsAreUpToDateByKey(t *testing.T) {
 	in := newInputs(nil)
 	if in.upToDate(web, 0) {
 		t.Error("an unknown Service is up to date")

@@ -103,7 +103,8 @@ func TestASliceThatWasTakenOverStays(t *testing.T) {
 	}
 }
 
-// The library decides on slices as they were listed; by now the cache shows one that somebody else manages. Pins EPS-81.
+// The library decides on slices as they were listed; by now the cache shows one that somebody else manages. Pins
+// EPS-81.
 func TestASliceThatTheCacheShowsToBeTakenOverIsNotWritten(t *testing.T) {
 	taken := testSlice("a", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "somebody" })
 	b := newBench(t, defaults, testService(), taken).begin(t)

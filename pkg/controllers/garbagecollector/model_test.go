@@ -39,7 +39,8 @@ type model struct {
 	preferLater bool
 	isOver      bool // no more trouble
 
-	// shown has the owners of each object as the collector was last shown them, before those when its current work began.
+	// shown has the owners of each object as the collector was last shown them, before those when its current work
+	// began.
 	shown, before map[types.UID][]metav1.OwnerReference
 	// inForeground and orphaning are the objects that were ever deleted so.
 	inForeground, orphaning map[types.UID]bool
@@ -92,10 +93,10 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 	return simulation.Instance{Runners: append(runners, resync), HandOver: func() any { return c.HandOver() }}
 }
 
-// see records what the collector is shown, unless that is over.
-func (m *model) see(ch *change, isOver bool) {
+// see records what the collector is shown, unless the monitor was stopped.
+func (m *model) see(ch *change, isStopped bool) {
 	switch {
-	case ch.monitored == nil || isOver:
+	case ch.monitored == nil || isStopped:
 	case ch.kind == changeObserved:
 		m.shown[ch.new.GetUID()] = ch.new.GetOwnerReferences()
 	case ch.kind == changeGone || ch.kind == changeMissed && m.c.graph.nodes[ch.old.GetUID()] == nil:

@@ -68,13 +68,13 @@ func (m *monitors) foresee(resources map[schema.GroupVersionResource]*monitored)
 
 // drop stops the monitors that are not wanted and returns their resources.
 func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) []*monitored {
-	var over []*monitored
+	var stopped []*monitored
 	var informers []cache.SharedIndexInformer
 	m.mu.Lock()
 	for resource, monitor := range m.byResource {
 		if wanted[resource] == nil {
 			delete(m.byResource, resource)
-			over = append(over, monitor.monitored)
+			stopped = append(stopped, monitor.monitored)
 			informers = append(informers, monitor.informer)
 		}
 	}
@@ -88,7 +88,7 @@ func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) []*mo
 	for _, informer := range informers {
 		m.scope.Release(informer)
 	}
-	return over
+	return stopped
 }
 
 // start creates the wanted monitors that are missing. It starts the new ones if all could be
@@ -236,8 +236,8 @@ func (h handler) OnUpdate(old, new any) {
 		return
 	}
 	if was.GetUID() != is.GetUID() {
-		// The object was deleted and recreated while the watch was interrupted, or an API server that is behind lists the
-		// one that had its name before.
+		// The object was deleted and recreated while the watch was interrupted, or an API server that is behind lists
+		// the one that had its name before.
 		h.monitors.deliver(&change{kind: changeMissed, monitored: h.monitored, old: was})
 		h.monitors.deliver(&change{kind: changeObserved, monitored: h.monitored, new: is})
 		return

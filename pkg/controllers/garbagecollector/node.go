@@ -17,8 +17,8 @@ type monitored struct {
 	kind       string
 	// stopped is set when the monitor is stopped. It is guarded by the lock of the graph.
 	stopped bool
-	// unlisted is that of the nodes of objects that a list of the monitor lacks, as if it were over; nil if there was
-	// none. It is guarded by the lock of the graph.
+	// unlisted is what nodes point to whose objects a list of the monitor lacks: a monitored that counts as stopped;
+	// nil if there was none. It is guarded by the lock of the graph.
 	unlisted *monitored
 }
 

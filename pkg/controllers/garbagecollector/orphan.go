@@ -73,8 +73,8 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	return err
 }
 
-// removeFinalizer removes a garbage collection finalizer from an object. Until an informer shows the finalizer again,
-// nothing more is done for it.
+// removeFinalizer removes a garbage collection finalizer from an object. The object then counts as done until
+// an informer shows it with the finalizer again.
 func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
 	c.graph.relieve(n, true) // before, for an informer can show what follows before the answer comes
 	err := c.removeFromNewest(ctx, n, s, finalizer)
@@ -92,7 +92,7 @@ func (c *collector) removeFromNewest(ctx context.Context, n *node, s state, fina
 		return err
 	}
 	if cached, found := c.monitors.cached(s.resource, n.identity); found && hasFinalizer(cached, finalizer) {
-		if err := c.patchFinalizers(ctx, at, n, cached, finalizer); !apierrors.IsConflict(err) {
+		if err := c.removeIfUnchanged(ctx, at, n, cached, finalizer); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
@@ -101,7 +101,7 @@ func (c *collector) removeFromNewest(ctx context.Context, n *node, s state, fina
 		if err != nil || object == nil || !hasFinalizer(object, finalizer) {
 			return err
 		}
-		return c.patchFinalizers(ctx, at, n, object, finalizer)
+		return c.removeIfUnchanged(ctx, at, n, object, finalizer)
 	})
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s",
@@ -110,8 +110,8 @@ func (c *collector) removeFromNewest(ctx context.Context, n *node, s state, fina
 	return err
 }
 
-// patchFinalizers removes a finalizer from an object that has not changed since it was read.
-func (c *collector) patchFinalizers(
+// removeIfUnchanged removes a finalizer from an object that has not changed since it was read.
+func (c *collector) removeIfUnchanged(
 	ctx context.Context, at location, n *node, object metav1.Object, finalizer string,
 ) error {
 	_, err := c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))

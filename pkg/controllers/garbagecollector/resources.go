@@ -185,8 +185,8 @@ func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionReso
 // giveUp stops the monitors that are not wanted, ahead of the queue: their queued changes are
 // stale.
 func (c *collector) giveUp(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) {
-	for _, over := range c.monitors.drop(wanted) {
-		c.apply(ctx, &change{kind: changeEnded, monitored: over})
+	for _, m := range c.monitors.drop(wanted) {
+		c.apply(ctx, &change{kind: changeEnded, monitored: m})
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// without is the config of a configuration that emulates a version in which a gate can be
-// switched off, and does so.
+// without returns the config for an emulated version in which a gate can be switched off, with that
+// gate off.
 func without(version, gate string) config {
 	c := v1beta1.NewDefault()
 	c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}

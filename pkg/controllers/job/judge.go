@@ -49,7 +49,7 @@ func (c *jobController) managedElsewhere(job *batchv1.Job) bool {
 type replacement struct {
 	// failsWhenTerminated: a terminating pod counts as failed only when it has finished.
 	failsWhenTerminated bool
-	// replacesWhenTerminated: it is replaced only then.
+	// replacesWhenTerminated: a terminating pod is replaced only when it has finished.
 	replacesWhenTerminated bool
 	// reportsTerminating: terminating pods appear in the status and in the reason for new pods.
 	reportsTerminating bool
@@ -61,7 +61,11 @@ type replacement struct {
 func replacementOf(job *batchv1.Job, gate bool) replacement {
 	policy := job.Spec.PodReplacementPolicy
 	failsWhenTerminated := job.Spec.PodFailurePolicy != nil || gate && policy != nil && *policy == batchv1.Failed
-	return replacement{failsWhenTerminated: failsWhenTerminated, replacesWhenTerminated: gate && failsWhenTerminated, reportsTerminating: gate}
+	return replacement{
+		failsWhenTerminated:    failsWhenTerminated,
+		replacesWhenTerminated: gate && failsWhenTerminated,
+		reportsTerminating:     gate,
+	}
 }
 
 // isFailed reports whether a pod counts as failed.

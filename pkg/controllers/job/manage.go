@@ -34,7 +34,7 @@ func (c *jobController) manage(ctx context.Context, r *reconciliation) (action s
 // accounted for. It reports whether no active pod is left.
 func (c *jobController) endPods(ctx context.Context, r *reconciliation) (all bool, err error) {
 	errs := inBursts(ctx, len(r.active), func(ctx context.Context, i int) error {
-		err := c.podControl.Delete(ctx, r.job, r.active[i])
+		err := c.podControl.Untracked.Delete(ctx, r.job, r.active[i])
 		if reconcile.Absent(err) {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (c *jobController) giveUp(ctx context.Context, r *reconciliation, pod *core
 			return false, err
 		}
 	}
-	err = c.podControl.Delete(ctx, r.job, pod)
+	err = c.podControl.Untracked.Delete(ctx, r.job, pod)
 	if reconcile.Absent(err) {
 		err = nil
 	}
@@ -135,7 +135,7 @@ func (c *jobController) create(ctx context.Context, r *reconciliation, p plan) e
 		if p.indexes != nil {
 			template, prefix = r.indexTemplate(base, p.indexes[n]), indexPrefix(r.job.Name, p.indexes[n])
 		}
-		pod, err := c.podControl.CreateNamed(ctx, r.job, template, ref, prefix)
+		pod, err := c.podControl.Untracked.CreateNamed(ctx, r.job, template, ref, prefix)
 		c.metrics.podCreated(reason, err)
 		if err == nil {
 			r.created.Add(1)

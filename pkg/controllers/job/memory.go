@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// memory is the state of Jobs that is only in memory. A further part has to be listed in all, and handed over (see
-// memoryState).
+// memory is the state of Jobs that is only in memory. A further part has to be listed in all, handed over (see
+// memoryState), and dropped by drop if it is kept by the UID of a Job.
 type memory struct {
 	backoffs  perJob[backoffRecord]
 	sightings perJob[sightings]
@@ -36,8 +36,8 @@ func (m *memory) forget(job types.NamespacedName) {
 	}
 }
 
-// has reports whether there is state of a Job that forget would drop.
-func (m *memory) has(job types.NamespacedName) bool {
+// knows reports whether there is state of a Job that forget would drop.
+func (m *memory) knows(job types.NamespacedName) bool {
 	for _, part := range m.all() {
 		if part.knows(job) {
 			return true
@@ -63,6 +63,14 @@ func (m *memory) handOver() memoryState {
 		missed:    m.missed.copy(),
 		finished:  m.finished.copy(),
 	}
+}
+
+// drop drops what is kept of the Job with the UID, which was deleted. What is kept of pods is not bound to the UID of
+// the Job, and stays until forget.
+func (m *memory) drop(job types.NamespacedName, uid types.UID) {
+	m.finished.drop(job, uid)
+	m.backoffs.drop(job, uid)
+	m.sightings.drop(job, uid)
 }
 
 // takeOver adds the state that the predecessor handed over.

@@ -143,7 +143,7 @@ func TestHowLongAPodIsMissed(t *testing.T) {
 	f.MustReconcile(t)
 	f.MustReconcile(t)
 	f.WantRequests(t, "list pods") // not with every reconcile
-	if f.c.memory.has(key) {
+	if f.c.memory.knows(key) {
 		t.Error("a pod that the cache shows is missed")
 	}
 	missed := f.c.memory.missed

@@ -69,7 +69,7 @@ func TestAJobOfOnePod(t *testing.T) {
 	f.WantRequests(t)
 	f.CatchUp(t)
 	f.MustReconcile(t)
-	if f.c.memory.has(key) {
+	if f.c.memory.knows(key) {
 		t.Error("a finished Job is remembered")
 	}
 }
@@ -593,7 +593,8 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 	}
 }
 
-// Without a number of completions nothing is created once a pod has succeeded, and the Job would be complete. Pins WL-115.
+// Without a number of completions nothing is created once a pod has succeeded, and the Job would be complete. Pins
+// WL-115.
 func TestAJobIsNotCompleteWhileAPodMayExist(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(-1, 2), started), newPod("a", succeeded))
 	f.c.owners.Writes.CreateUncertain(newJob(), "")
@@ -867,7 +868,7 @@ func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, defaults)
 	f.rememberAll("u")
 	f.MustReconcile(t)
-	if f.c.memory.has(key) {
+	if f.c.memory.knows(key) {
 		t.Error("it is remembered")
 	}
 }
@@ -888,11 +889,11 @@ func TestASuccessorForgetsAJobThatIsGone(t *testing.T) {
 	second := newFixture(t, defaults)
 	second.c.takeOver(first.c.HandOver())
 	second.Queued.Want(t, "ns/pi in 5m0s")
-	if !second.c.memory.has(key) {
+	if !second.c.memory.knows(key) {
 		t.Error("the cache, which may be stale, is believed at once")
 	}
 	second.MustReconcile(t)
-	if second.c.memory.has(key) || len(second.c.HandOver().memory.jobs()) != 0 {
+	if second.c.memory.knows(key) || len(second.c.HandOver().memory.jobs()) != 0 {
 		t.Error("it is remembered")
 	}
 }
@@ -909,7 +910,7 @@ func TestASuccessorLooksAtEveryJobOfWhichItHasState(t *testing.T) {
 		first, second := newFixture(t, defaults), newFixture(t, defaults)
 		set(first.c)
 		second.c.takeOver(first.c.HandOver())
-		if !second.c.memory.has(key) {
+		if !second.c.memory.knows(key) {
 			t.Errorf("%s: it was not handed over", kind)
 		}
 		second.Queued.Want(t, "ns/pi in 5m0s")

@@ -197,7 +197,7 @@ func (c *jobController) patchFinalizer(
 	if err != nil {
 		return nil, err
 	}
-	patched, err := c.podControl.Patch(ctx, pod.Namespace, pod.Name, patch)
+	patched, err := c.podControl.Untracked.Patch(ctx, pod.Namespace, pod.Name, patch)
 	if err == nil {
 		return patched, nil
 	}

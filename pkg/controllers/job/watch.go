@@ -42,7 +42,7 @@ func (c *jobController) jobUpdated(lane reconcile.Lane, old, job *batchv1.Job) {
 	}
 	if isFinished(job) {
 		c.sweep(job)
-		if c.memory.has(reconcile.KeyOf(job)) {
+		if c.memory.knows(reconcile.KeyOf(job)) {
 			c.owners.EnqueueAfter(job, batchPeriod)
 		}
 		return
@@ -61,10 +61,7 @@ func (c *jobController) jobUpdated(lane reconcile.Lane, old, job *batchv1.Job) {
 
 func (c *jobController) jobDeleted(job *batchv1.Job) {
 	c.sweep(job)
-	key := reconcile.KeyOf(job)
-	c.memory.finished.drop(key, job.UID)
-	c.memory.backoffs.drop(key, job.UID)
-	c.memory.sightings.drop(key, job.UID)
+	c.memory.drop(reconcile.KeyOf(job), job.UID)
 	c.owners.Deleted(job)
 }
 

@@ -195,7 +195,7 @@ func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
 	f.c.memory.finished.set(key, "job-uid", start)
 	f.c.owners.Writes.Wrote(newJob(), jobResource, "7")
 	f.c.jobDeleted(newJob())
-	if f.c.memory.has(key) || len(f.c.owners.Writes.HandOver()) != 0 {
+	if f.c.memory.knows(key) || len(f.c.owners.Writes.HandOver()) != 0 {
 		t.Error("it is remembered")
 	}
 }

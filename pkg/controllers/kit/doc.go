@@ -11,6 +11,7 @@
 //
 //   - pods: the states of pods, their creation, deletion and order of deletion.
 //   - slowstart: many API calls in batches that grow while they succeed.
+//   - requests: what the outcome of a request proves, and when it is worth another try.
 //   - index: objects by controller, node, selector, claim or device.
 //   - protection: finalizers that keep an object while it is in use.
 //   - workloads: pod templates, their revisions (history), hashes and names (podtemplate), and

@@ -210,8 +210,9 @@ func (c *cluster) marked(name string, order int) {
 	}
 }
 
-// expect records that a write is about to show the silence of a node. It may succeed although its answer is lost.
-func (c *cluster) expect(name string) {
+// expectUnknown records that a write is about to set the conditions of a node to Unknown. It may succeed although its
+// answer is lost.
+func (c *cluster) expectUnknown(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.nodes[name]; r != nil {
@@ -219,8 +220,8 @@ func (c *cluster) expect(name string) {
 	}
 }
 
-// confirmedUnknown reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and
-// it is reported once.
+// confirmedUnknown reports, once, whether the conditions of a node have become Unknown as expectUnknown said. From then
+// on its pods have to be marked.
 func (c *cluster) confirmedUnknown(name string) (identity, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

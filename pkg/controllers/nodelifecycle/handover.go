@@ -39,9 +39,9 @@ type leftNode struct {
 	wrote time.Time
 }
 
-// isSilent reports whether the node was shown as silent when it was handed over, and a node is the same and has not
-// been heard of since.
-func (l leftNode) isSilent(r *record) bool {
+// wasUnknown reports whether the conditions of the node were Unknown when it was handed over, and r is of the same
+// node, which has not been heard of since.
+func (l leftNode) wasUnknown(r *record) bool {
 	return l.uid == r.uid && l.ready == corev1.ConditionUnknown && l.heartbeat.Equal(&r.heartbeat)
 }
 
@@ -105,10 +105,10 @@ func (c *lifecycleController) begin(context.Context) error {
 	return nil
 }
 
-// begin adopts the state of a predecessor, if there was one. The event handlers have already received all
-// nodes and Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have
-// to change. If a node was not shown as silent when it was handed over, another process may have shown that, and not
-// have come to its pods.
+// begin adopts the state of a predecessor, if there was one. The event handlers have already received all nodes and
+// Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have to change. If the
+// conditions of a node were not Unknown when it was handed over, another process may have shown that, and not have come
+// to its pods.
 func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if r.ready == corev1.ConditionUnknown && (r.unknownPending || !left.nodes[name].isSilent(r)) {
+		if r.ready == corev1.ConditionUnknown && (r.unknownPending || !left.nodes[name].wasUnknown(r)) {
 			r.unknownPending = false
 			c.mark(r)
 		}
@@ -185,7 +185,7 @@ func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
 }
 
 // adoptWrite continues with what a write of the predecessor returned, if the cache is behind it. Otherwise a node that
-// was shown as silent would seem to be ready again.
+// was Unknown would seem to be ready again.
 func (c *cluster) adoptWrite(r *record, l leftNode, now time.Time) {
 	if now.Sub(l.wrote) >= writes.Timeout || !isOlder(r.node, l.node) {
 		return

@@ -272,7 +272,7 @@ func TestASuccessorKnowsWhatWasWritten(t *testing.T) {
 			without := func(string) *coordinationv1.Lease { return nil }
 			before := newCluster(settings, without)
 			before.show(cached, at)
-			before.expect("n")
+			before.expectUnknown("n")
 			before.wrote(silent.DeepCopy(), at)
 			if _, ok := before.confirmedUnknown("n"); !ok {
 				t.Fatal("it is not shown as silent")

@@ -121,21 +121,21 @@ func (c *cluster) areSilent(names []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		if r := c.nodes[name]; r != nil && !c.graceExpiredAsOfLeases(r) {
+		if r := c.nodes[name]; r != nil && !c.hadFallenSilent(r) {
 			return false
 		}
 	}
 	return true
 }
 
-// graceExpiredAsOfLeases reports whether a node had exceeded its grace period when the observed Leases were last known
+// hadFallenSilent reports whether a node had exceeded its grace period when the observed Leases were last known
 // to be current. The cache may show a renewal whose event is still to come: after a break of the watch it holds all
 // Leases at once, and their events arrive later, in any order.
-func (c *cluster) graceExpiredAsOfLeases(r *record) bool {
+func (c *cluster) hadFallenSilent(r *record) bool {
 	if r.seen.Before(c.sight.leases) {
 		r.renew(c.lease(r.name), c.sight.leases)
 	}
-	return c.graceExpired(r, c.sight.leases)
+	return c.hasFallenSilent(r, c.sight.leases)
 }
 
 func (c *cluster) reached(now time.Time) {

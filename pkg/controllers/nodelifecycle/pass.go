@@ -51,7 +51,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 	}
 	concurrent.Each(len(silent), parallelism, func(i int) {
 		if ctx.Err() == nil {
-			c.markUnknown(working, silent[i])
+			c.setUnknown(working, silent[i])
 		}
 	})
 	zones, toStrip := c.cluster.judge(c.Clock.Now(), began)

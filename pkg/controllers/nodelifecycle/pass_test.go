@@ -369,7 +369,7 @@ func TestWritesThatFail(t *testing.T) {
 // fallSilent has the controller know that the node n, which is ready, is shown as silent, and its pods to be marked.
 func fallSilent(t *testing.T, w *world) {
 	t.Helper()
-	w.cluster.expect("n")
+	w.cluster.expectUnknown("n")
 	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, at) })
 	w.cluster.read(w.stored(t, "n"), at)
 	if _, ok := w.cluster.confirmedUnknown("n"); !ok {
@@ -430,7 +430,7 @@ func TestAPatchDoesNotProveThatANodeIsGone(t *testing.T) {
 func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
 	w := newWorld(t, settings, node("n"), pod("p", "n"))
 	fall := func() {
-		w.cluster.expect("n")
+		w.cluster.expectUnknown("n")
 		n := w.stored(t, "n")
 		n.Status.Conditions = unknownConditions(n, at)
 		w.show(t, n)
@@ -638,8 +638,8 @@ func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
 	}
 }
 
-// withoutLeases returns a world with the nodes n and m, whose Leases have not been shown for the grace period. Only m has
-// reported its status meanwhile.
+// withoutLeases returns a world with the nodes n and m, whose Leases have not been shown for the grace period. Only m
+// has reported its status meanwhile.
 func withoutLeases(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, settings, node("n"), node("m"))

@@ -13,9 +13,9 @@ import (
 // tries is how often a pass tries to write the conditions of a silent node.
 const tries = 3
 
-// markUnknown shows that a node is silent: in its conditions, and by the pods on it. If the node has
-// changed meanwhile it is read, and judged once more. What fails is tried again by the next pass.
-func (c *lifecycleController) markUnknown(ctx context.Context, name string) {
+// setUnknown sets the conditions of a silent node to Unknown, and queues it for the marking of its pods. If the node
+// has changed meanwhile it is read, and judged once more. What fails is tried again by the next pass.
+func (c *lifecycleController) setUnknown(ctx context.Context, name string) {
 	logger := klog.FromContext(ctx).WithValues("node", name)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -24,12 +24,12 @@ func (c *lifecycleController) markUnknown(ctx context.Context, name string) {
 		if node == nil || !c.cluster.isSilent(name) {
 			return
 		}
-		c.cluster.expect(name)
+		c.cluster.expectUnknown(name)
 		err := c.updateStatusUnknown(ctx, node)
 		switch {
 		case err == nil:
 			logger.Info("Node is silent, its conditions are unknown", "was", string(statusOf(node)))
-			c.onUnknownConfirmed(name)
+			c.orderMarkingIfUnknown(name)
 			return
 		case !apierrors.IsConflict(err):
 			logger.Error(err, "Cannot update the conditions of a silent node")
@@ -38,13 +38,13 @@ func (c *lifecycleController) markUnknown(ctx context.Context, name string) {
 		if !c.refresh(ctx, name) {
 			return
 		}
-		c.onUnknownConfirmed(name)
+		c.orderMarkingIfUnknown(name)
 	}
 }
 
-// onUnknownConfirmed marks the pods of a node not ready, once, when this controller's write of its silence is
+// orderMarkingIfUnknown marks the pods of a node not ready, once, when this controller's write of its silence is
 // confirmed. The answer may have been lost, so confirmation may come from a later read.
-func (c *lifecycleController) onUnknownConfirmed(name string) {
+func (c *lifecycleController) orderMarkingIfUnknown(name string) {
 	if node, ok := c.cluster.confirmedUnknown(name); ok {
 		c.Record(nodeNotReady(node))
 		c.markQueue.Add(name)
@@ -82,7 +82,7 @@ func (c *cluster) findSilent(now time.Time, judged func()) (silent []string, sus
 	defer c.mu.Unlock()
 	c.next = time.Time{}
 	for _, r := range c.nodes {
-		is := c.graceExpired(r, now)
+		is := c.hasFallenSilent(r, now)
 		isShown := r.ready == corev1.ConditionUnknown
 		if end := c.graceEnd(r); !isShown && end.After(now) && (c.next.IsZero() || end.Before(c.next)) {
 			c.next = end
@@ -103,12 +103,12 @@ func (c *cluster) isSilent(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[name]
-	return r != nil && c.graceExpiredAsOfLeases(r)
+	return r != nil && c.hadFallenSilent(r)
 }
 
-// graceExpired reports whether a node has exceeded its grace period but its conditions do not show that. A
+// hasFallenSilent reports whether a node has exceeded its grace period but its conditions do not show that. A
 // heartbeat since the previous pass is never too old, however short the grace period.
-func (c *cluster) graceExpired(r *record, now time.Time) bool {
+func (c *cluster) hasFallenSilent(r *record, now time.Time) bool {
 	return r.ready != corev1.ConditionUnknown && r.seen.Before(c.passed) && now.After(c.graceEnd(r))
 }
 

@@ -34,7 +34,7 @@ func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInforme
 
 func (c *lifecycleController) shown(lane reconcile.Lane, node *corev1.Node) {
 	c.cluster.show(node, c.Clock.Now())
-	c.onUnknownConfirmed(node.Name)
+	c.orderMarkingIfUnknown(node.Name)
 	newest, what := c.cluster.newest(node.Name)
 	if newest != nil && (!changeOf(newest, what).isEmpty() || missingLabels(newest) != nil) {
 		c.nodeQueue.Enqueue(lane, node.Name)

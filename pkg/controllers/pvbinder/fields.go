@@ -52,7 +52,7 @@ func unboundStatus(
 }
 
 // boundStatus returns a claim with the status of one that is bound to a volume, nil if it has that
-// already. Once the claim is Bound, its capacity and class belong to whoever resizes and modifies
+// already. Once the claim is Bound, its capacity and class belong to those who resize and modify
 // the volume.
 func boundStatus(
 	claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, vac bool,

@@ -102,7 +102,7 @@ func TestUnboundStatus(t *testing.T) {
 }
 
 // Pins PVB-50 and PVB-67.
-func TestHandedOver(t *testing.T) {
+func TestWithProvisioner(t *testing.T) {
 	got := withProvisioner(aClaim(claimNoted(volume.AnnMigratedTo, "x"), claimNoted(volume.AnnBetaStorageProvisioner, "y")), "p")
 	if got.Annotations[volume.AnnStorageProvisioner] != "p" || got.Annotations[volume.AnnBetaStorageProvisioner] != "p" || got.Annotations[volume.AnnMigratedTo] != "" {
 		t.Errorf("got %v", got.Annotations)

@@ -60,8 +60,8 @@ func withMigration(annotations map[string]string, plugin string, known bool) (fi
 	return fixed, true
 }
 
-// withMigrationAndFinalizers returns a volume whose annotation migrated-to and whose finalizers fit who provisioned it,
-// nil if they do already.
+// withMigrationAndFinalizers returns a volume whose annotation migrated-to and whose finalizers fit its provisioner, or
+// nil if nothing has to change.
 func withMigrationAndFinalizers(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	plugin, known := v.Annotations[volume.AnnDynamicallyProvisioned]
 	annotations, migrated := withMigration(v.Annotations, plugin, known)

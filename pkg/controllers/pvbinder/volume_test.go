@@ -75,7 +75,7 @@ func TestUnbound(t *testing.T) {
 	}
 }
 
-func TestFixedVolume(t *testing.T) {
+func TestWithMigrationAndFinalizers(t *testing.T) {
 	const protection, external, other = volume.PVDeletionInTreeProtectionFinalizer, volume.PVDeletionProtectionFinalizer, "example.com/other"
 	deletes, recycles := policy(corev1.PersistentVolumeReclaimDelete), policy(corev1.PersistentVolumeReclaimRecycle)
 	for name, tc := range map[string]struct {
@@ -116,7 +116,7 @@ func TestFixedVolume(t *testing.T) {
 	}
 }
 
-func TestFixedClaim(t *testing.T) {
+func TestWithMigrationAnnotation(t *testing.T) {
 	provisioner, beta, migrated := volume.AnnStorageProvisioner, volume.AnnBetaStorageProvisioner, volume.AnnMigratedTo
 	for name, tc := range map[string]struct {
 		claim     *pvc

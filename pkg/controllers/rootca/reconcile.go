@@ -33,5 +33,5 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 		return err
 	}
 	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(controller.OnlyMetadata(ctx), newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
-	return reconcile.Created(p.queue, namespace, fmt.Sprintf("config map %s/%s", namespace, configMapName), err)
+	return reconcile.AfterCreate(p.queue, namespace, fmt.Sprintf("config map %s/%s", namespace, configMapName), err)
 }

@@ -25,5 +25,5 @@ func (c *serviceAccountController) reconcile(ctx context.Context, namespace stri
 func (c *serviceAccountController) create(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName, Namespace: namespace}}
 	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
-	return reconcile.Created(c.queue, namespace, fmt.Sprintf("service account %s/%s", namespace, accountName), err)
+	return reconcile.AfterCreate(c.queue, namespace, fmt.Sprintf("service account %s/%s", namespace, accountName), err)
 }

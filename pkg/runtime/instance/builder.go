@@ -83,8 +83,8 @@ func (b *Builder) Use(c *connection.Connection, t Terms) {
 type Offer struct {
 	// Connection is for those whose spec is of it.
 	Connection *connection.Connection
-	// Specs are those of the instances that belong to the change, by controller. Meanwhile others are built too, because
-	// they had failed, and these outlive a change that is rejected.
+	// Specs are those of the instances that belong to the change, by controller. Meanwhile others are built too,
+	// because they had failed, and these outlive a change that is rejected.
 	Specs map[string]supervisor.Spec
 	// Whole reports which resources are cached whole once the change is made.
 	Whole func(schema.GroupVersionResource) bool
@@ -234,7 +234,6 @@ func (b *Builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 		followers:  &b.followers,
 		journal:    b.journal,
 		changed:    make(chan struct{}, 1),
-		clock:      b.clock,
 		sink:       func() (corev1client.EventsGetter, error) { return eventSink(conn, d, b) },
 	}
 	if err := i.build(spec, term, b.clock); err != nil {

@@ -29,7 +29,7 @@ func (f *followers) remove(changed chan struct{}) {
 	delete(f.files, changed)
 }
 
-// tell tells whoever follows a file. One that has not looked since it was told last looks once.
+// tell notifies the instances that follow a file. Notifications not yet received are coalesced.
 func (f *followers) tell(file string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

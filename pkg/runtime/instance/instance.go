@@ -38,7 +38,6 @@ type instance struct {
 	recorder   *events.Recorder
 	memory     *handOvers
 	knows      bool // what its predecessor has written; set by Run
-	clock      clock.WithTicker
 	sink       func() (corev1client.EventsGetter, error)
 	pauses     *controller.Pauses
 	deletions  *controller.Deletions

@@ -50,7 +50,7 @@ func (u *unit) backOff(err error, limit time.Duration) {
 func (u *unit) tryAgain() {
 	u.retry = nil
 	m := u.prepare(u.want, causeCrash)
-	u.settleInto(&m)
+	u.install(&m)
 }
 
 // checkStuck replaces an instance that has been working on one key for too long.

@@ -12,9 +12,9 @@ import (
 // another process could have undone.
 const HandOverTime = 5 * time.Minute
 
-// legacy is what an instance handed over, for a successor that talks to the same API server:
+// handOver is what an instance handed over, for a successor that talks to the same API server:
 // another one has other objects, and versions that cannot be compared.
-type legacy struct {
+type handOver struct {
 	value   any
 	clients uint64
 	until   time.Time
@@ -23,18 +23,18 @@ type legacy struct {
 
 // expired receives a value when the time is over. It is nil, which blocks forever, if there
 // is nothing to expire.
-func (l *legacy) expired() <-chan time.Time {
-	if l == nil {
+func (h *handOver) expired() <-chan time.Time {
+	if h == nil {
 		return nil
 	}
-	return l.expiry
+	return h.expiry
 }
 
-// inherit asks an instance that has ended for what its successor needs. If it does not
+// collectHandOver asks an instance that has ended for what its successor needs. If it does not
 // respond, nothing is handed over: controllers can handle that, since a process starts the
 // same way.
-func (u *unit) inherit(r *running) {
-	u.legacy = nil
+func (u *unit) collectHandOver(r *running) {
+	u.handedOver = nil
 	value, err := attempt(u, "handing over", handOverLimit, r.HandOver, nil)
 	u.mu.Lock()
 	u.status.HandOverError = ""
@@ -48,7 +48,7 @@ func (u *unit) inherit(r *running) {
 		return
 	}
 	if value != nil {
-		u.legacy = &legacy{
+		u.handedOver = &handOver{
 			value:   value,
 			clients: u.want.Spec.Clients,
 			until:   u.options.Clock.Now().Add(HandOverTime),
@@ -57,18 +57,18 @@ func (u *unit) inherit(r *running) {
 	}
 }
 
-// disinherit drops what was handed over if the wanted instance cannot use it.
-func (u *unit) disinherit(next Want) {
+// dropUnusableHandOver drops what was handed over if the wanted instance cannot use it.
+func (u *unit) dropUnusableHandOver(next Want) {
 	uses := next.State == Running || next.State == Standby || next.State == Paused
-	if u.legacy != nil && (next.State == Disabled || uses && next.Spec.Clients != u.legacy.clients) {
-		u.legacy = nil
+	if u.handedOver != nil && (next.State == Disabled || uses && next.Spec.Clients != u.handedOver.clients) {
+		u.handedOver = nil
 	}
 }
 
-// bequeath returns what was handed over, for the next instance, and forgets it.
-func (u *unit) bequeath() any {
-	left := u.legacy
-	u.legacy = nil
+// takeHandOver returns what was handed over, for the next instance, and forgets it.
+func (u *unit) takeHandOver() any {
+	left := u.handedOver
+	u.handedOver = nil
 	if left == nil || !u.options.Clock.Now().Before(left.until) {
 		return nil
 	}

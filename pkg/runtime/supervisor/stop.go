@@ -34,7 +34,7 @@ func (u *unit) stop(cause error) {
 		u.abandon(r)
 		return
 	}
-	u.bury(r)
+	u.releaseStopped(r)
 }
 
 // wait reports whether something happened in time.
@@ -43,11 +43,11 @@ func (u *unit) wait(done <-chan struct{}, limit time.Duration) bool {
 	return ok
 }
 
-// bury takes over what a stopped instance hands over, and releases the rest.
-func (u *unit) bury(r *running) {
+// releaseStopped takes over what a stopped instance hands over, and releases the rest.
+func (u *unit) releaseStopped(r *running) {
 	r.Fence(errors.New("the instance has ended"))
 	if !r.panics {
-		u.inherit(r)
+		u.collectHandOver(r)
 	}
 	u.release(r.Instance)
 }
@@ -61,7 +61,7 @@ func (u *unit) release(i Instance) {
 			return struct{}{}
 		}, nil)
 	if err != nil {
-		u.leaveBehind(err, "The resources of a stopped controller cannot be released; it is abandoned and cannot write")
+		u.recordAbandoned(err, "The resources of a stopped controller cannot be released; it is abandoned and cannot write")
 	}
 }
 
@@ -69,7 +69,7 @@ func (u *unit) release(i Instance) {
 // released although it still runs, so that its successor replaces it completely. As it can
 // write nothing, there is no reason to end the process.
 func (u *unit) abandon(r *running) {
-	u.leaveBehind(nil, "Controller did not stop; it is abandoned and its writes are refused from now on")
+	u.recordAbandoned(nil, "Controller did not stop; it is abandoned and its writes are refused from now on")
 	// Not waited for: a handler that hangs would hold up the successor.
 	go func() {
 		if panicked := concurrent.Catch(r.Close); panicked != nil {
@@ -78,7 +78,7 @@ func (u *unit) abandon(r *running) {
 	}()
 }
 
-func (u *unit) leaveBehind(err error, message string) {
+func (u *unit) recordAbandoned(err error, message string) {
 	u.options.Metrics.abandoned.WithLabelValues(u.d.Name).Inc()
 	u.mu.Lock()
 	u.status.Abandoned++

@@ -36,14 +36,14 @@ type unit struct {
 	current *running
 
 	// The rest is owned by the loop.
-	want     Want
-	warm     func()  // releases what is kept warm
-	legacy   *legacy // of the last instance, for the next
-	failures int
-	retry    <-chan time.Time
-	held     *held
-	begun    bool   // an instance was to start
-	beganIn  uint64 // the term in which that was last
+	want       Want
+	warm       func()    // releases what is kept warm
+	handedOver *handOver // of the last instance, for the next
+	failures   int
+	retry      <-chan time.Time
+	held       *held
+	begun      bool   // an instance was to start
+	beganIn    uint64 // the term in which that was last
 }
 
 func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
@@ -140,8 +140,8 @@ func (u *unit) loop() {
 			u.crashed(err, causePanic)
 		case <-u.retry:
 			u.tryAgain()
-		case <-u.legacy.expired():
-			u.legacy = nil
+		case <-u.handedOver.expired():
+			u.handedOver = nil
 		case <-check.C():
 			u.checkStuck()
 		case <-u.quit:
@@ -184,19 +184,19 @@ func (u *unit) moveTo(m *move) {
 		defer u.warm()
 		u.warm = nil
 	}
-	u.disinherit(m.want)
+	u.dropUnusableHandOver(m.want)
 	u.want = m.want
-	u.settleInto(m)
+	u.install(m)
 }
 
-// settleInto installs what a move has built. Nothing runs when it is called.
-func (u *unit) settleInto(m *move) {
+// install installs what a move has built. Nothing runs when it is called.
+func (u *unit) install(m *move) {
 	u.warm = m.warm
 	switch {
 	case m.err != nil:
 		u.backOff(fmt.Errorf("building: %w", m.err), min(buildRetryMax, u.options.BackoffMax))
 	case m.want.State != Running:
-		u.rest(m.want)
+		u.recordNotRunning(m.want)
 	case m.instance == nil:
 		u.setState(Idle, "nothing to do in this configuration")
 	default:
@@ -208,7 +208,7 @@ func (u *unit) start(i Instance, failed chan error, decided time.Time) {
 	now := u.options.Clock.Now()
 	period := u.resync.Load()
 	i.SetResync(time.Duration(period))
-	r := start(u.ctx, u.d.Name, i, failed, u.bequeath(), now)
+	r := start(u.ctx, u.d.Name, i, failed, u.takeHandOver(), now)
 
 	u.mu.Lock()
 	u.current = r
@@ -265,8 +265,9 @@ func (u *unit) setState(s State, reason string) {
 	u.options.Metrics.setState(u.d.Name, s)
 }
 
-// rest records that nothing runs, and why. The reason can have changed since the command that is carried out.
-func (u *unit) rest(want Want) {
+// recordNotRunning records that nothing runs, and why. The reason can have changed since the command that is carried
+// out.
+func (u *unit) recordNotRunning(want Want) {
 	u.mu.Lock()
 	if u.wanted.equal(want) {
 		want.Reason = u.wanted.Reason

@@ -20,15 +20,16 @@ import (
 // Resource is the resource of pods in a writes.Memory.
 var Resource = schema.GroupResource{Group: corev1.GroupName, Resource: "pods"}
 
-// Tracked is a Control whose writes are remembered until the caches show them.
+// Tracked creates, deletes and patches pods, and remembers its writes until the caches show them.
 type Tracked struct {
-	Control
-	Writes *writes.Memory
+	// Untracked sends requests that are not remembered.
+	Untracked Control
+	Writes    *writes.Memory
 }
 
 // NewTracked returns a Tracked that acts as the instance and remembers its writes in memory.
 func NewTracked(env controller.Env, memory *writes.Memory) Tracked {
-	return Tracked{Control: Control{env}, Writes: memory}
+	return Tracked{Untracked: Control{env}, Writes: memory}
 }
 
 // errNamespaceGoing ends a slow start: no create in that namespace will succeed.
@@ -43,7 +44,7 @@ func (t Tracked) CreateAll(
 	ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec,
 ) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
-		return t.Create(ctx, owner, template(i), ref)
+		return t.Untracked.Create(ctx, owner, template(i), ref)
 	})
 }
 
@@ -93,7 +94,7 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 	}
 	return Failures(slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
 		pod := victims[i]
-		err := t.Delete(ctx, owner, pod)
+		err := t.Untracked.Delete(ctx, owner, pod)
 		if reconcile.Absent(err) {
 			return nil // the cache does not show it yet
 		}
@@ -125,7 +126,7 @@ func (t Tracked) DeleteFailed(owner Owner, pod *corev1.Pod, err error) {
 // PatchFor returns the Patch function of the owner's owners.Claimer.
 func (t Tracked) PatchFor(owner Owner) func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
 	return func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-		patched, err := t.Patch(ctx, pod.Namespace, pod.Name, patch)
+		patched, err := t.Untracked.Patch(ctx, pod.Namespace, pod.Name, patch)
 		if err != nil {
 			return err
 		}

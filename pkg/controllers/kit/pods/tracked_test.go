@@ -38,8 +38,8 @@ func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
 		return false, nil, nil
 	})
 	return Tracked{
-		Control: Control{controller.Env{Client: client, Events: record.NewFakeRecorder(100)}},
-		Writes:  writes.New(clocktesting.NewFakePassiveClock(time.Unix(1, 0)), nil),
+		Untracked: Control{controller.Env{Client: client, Events: record.NewFakeRecorder(100)}},
+		Writes:    writes.New(clocktesting.NewFakePassiveClock(time.Unix(1, 0)), nil),
 	}, client
 }
 
@@ -188,7 +188,7 @@ func TestDeletionsThatConflictAreTriedAgainAndNotReported(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "namesake", UID: "older"}}
 	tracked, client := newTracked()
 	events := record.NewFakeRecorder(10)
-	tracked.Events = events
+	tracked.Untracked.Events = events
 	answerConflict(client, pod.Name)
 	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod})
 	if len(errs) != 1 || !reconcile.IsExpected(errs[0]) {

@@ -10,11 +10,10 @@
 //     backlog if there is one, so neither lane starves. A key in the backlog whose object
 //     changes moves to fresh.
 //  3. A failed reconcile is retried after a delay that grows with each failure of the key; a
-//     success resets the delay. So does an event that says that the object of the key was deleted,
-//     or that another one of its name was added, see Lane.Because. If many keys fail they are delayed together too, by 30 s at the
-//     most. A panic is a failure. A panic outside of a reconcile ends the loop and is re-raised
-//     by Run. A key that waits for a cache has delays of its own, see AwaitCache: it must not
-//     miss what nobody watches.
+//     success resets the delay. So does an event that says that the object of the key was deleted, or that another one
+//     of its name was added, see Lane.Because. If many keys fail they are delayed together too, by 30 s at the most. A
+//     panic is a failure. A panic outside of a reconcile ends the loop and is re-raised by Run. A key that waits for a
+//     cache has delays of its own, see AwaitCache: it must not miss what nobody watches.
 //  4. Keys can be added as soon as the loop is constructed. It has no goroutine before Run is
 //     called or after it returns.
 //  5. When the context of Run ends, reconciles in progress continue under a context that ends

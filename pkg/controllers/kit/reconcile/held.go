@@ -54,15 +54,14 @@ func (h *heldKeys[K]) released(holds func(cause string) bool) []K {
 	return all
 }
 
-// holdings returns the keys that are held back. shown is how a key is shown, given how it is without
-// the cause.
-func (h *heldKeys[K]) holdings(shown func(without holding, cause string) holding) map[K]holding {
+// causes returns the keys that are held back, each with what it waits for.
+func (h *heldKeys[K]) causes() map[K][]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := map[K]holding{}
+	all := map[K][]string{}
 	for cause, keys := range h.byCause {
 		for key := range keys {
-			all[key] = shown(all[key], cause)
+			all[key] = append(all[key], cause)
 		}
 	}
 	return all
@@ -92,7 +91,7 @@ func (l *Loop[K]) hold(key K) bool {
 	if !l.holdIn(l.options.Namespace(key), key) {
 		return false
 	}
-	l.lanes.begin(key) // which forgets why it was queued: no reconcile will ask
+	l.lanes.takeTrigger(key) // no reconcile will ask why it was queued
 	return true
 }
 

@@ -113,10 +113,13 @@ type holding struct {
 // holdings returns what the loop holds. A key that is worked on and that is to be worked on once more
 // is shown once.
 func (l *Loop[K]) holdings() map[K]holding {
-	all := l.held.holdings(func(holding, string) holding { return holding{state: controller.KeyPaused} })
-	maps.Copy(all, l.stopped.holdings(func(h holding, kind string) holding {
-		return holding{state: controller.KeyStopped, kinds: append(h.kinds, kind)}
-	}))
+	all := map[K]holding{}
+	for key := range l.held.causes() {
+		all[key] = holding{state: controller.KeyPaused}
+	}
+	for key, kinds := range l.stopped.causes() {
+		all[key] = holding{state: controller.KeyStopped, kinds: kinds}
+	}
 	maps.Copy(all, l.lanes.holdings())
 	l.record.mu.Lock()
 	defer l.record.mu.Unlock()

@@ -117,8 +117,8 @@ func (l *lanes[K]) delay(key K, due time.Time, event Event) {
 	}
 }
 
-// begin returns why a key that was popped had been waiting.
-func (l *lanes[K]) begin(key K) trigger {
+// takeTrigger returns why a key that was popped had been waiting, and forgets it.
+func (l *lanes[K]) takeTrigger(key K) trigger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	why := l.taken[key]

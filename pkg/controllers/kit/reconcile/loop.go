@@ -118,7 +118,7 @@ func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 // Enqueue enqueues a key in a lane. If the lane says that the object of the key was added or deleted, the backoff of
 // the key is reset: earlier failures concerned a different object.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
-	if lane.trigger.succeeds(key) {
+	if lane.trigger.concernsNewObject(key) {
 		l.forget(key)
 	}
 	l.enqueuing.Lock()
@@ -177,7 +177,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	if !l.options.Ready(ctx) {
 		return nil
 	}
-	l.record.begun()
+	l.record.loopStarted()
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(
 		workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
 	l.release(delayed)
@@ -247,8 +247,8 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 }
 
 func (l *Loop[K]) process(ctx context.Context, key K) {
-	why := l.lanes.begin(key)
-	began := l.record.begin(key, why)
+	why := l.lanes.takeTrigger(key)
+	began := l.record.start(key, why)
 	err := l.guarded(&working[K]{Context: ctx, loop: l, key: key, trigger: why}, key)
 	l.metrics.workDuration.Observe(l.clock.Since(began).Seconds())
 	dropped := l.conclude(ctx, key, err)

@@ -2,7 +2,7 @@ package reconcile
 
 import "time"
 
-// RecheckAfter is the delay before a key is reconciled again if no event may announce what it waits for:
+// RecheckAfter is the delay before a key is reconciled again that waits for something of which there may be no event:
 //
 //   - The cache does not show yet what a live read or the answer to a write has shown. If that is deleted
 //     before the cache has shown it, which a list after a break of the watch makes possible, there is no event.

@@ -37,7 +37,7 @@ func newRecord[K comparable](c clock.PassiveClock) *record[K] {
 	return &record[K]{clock: c, inFlight: map[K]inFlight{}, failing: map[K]failure{}}
 }
 
-func (r *record[K]) begin(key K, why trigger) time.Time {
+func (r *record[K]) start(key K, why trigger) time.Time {
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +96,8 @@ func (r *record[K]) ages() (sum, longest time.Duration) {
 	return sum, longest
 }
 
-// begun records that the loop takes keys from now on.
-func (r *record[K]) begun() {
+// loopStarted records that the loop takes keys from now on.
+func (r *record[K]) loopStarted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Began = r.clock.Now()

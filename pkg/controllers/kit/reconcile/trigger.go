@@ -96,9 +96,9 @@ func (t trigger) object() string {
 	return t.kind() + " " + t.namespace + "/" + t.name
 }
 
-// succeeds reports whether the object of a key is another one than before, or gone, as far as names tell. If an object
-// of another kind has that name, the next retry of the key comes too early, and no more.
-func (t trigger) succeeds(key any) bool {
+// concernsNewObject reports whether the object of a key is another one than before, or gone, as far as names tell. If
+// an object of another kind has that name, the next retry of the key comes too early, and no more.
+func (t trigger) concernsNewObject(key any) bool {
 	if t.event != Added && t.event != Deleted {
 		return false
 	}

@@ -1,5 +1,5 @@
-// Package requests says what the outcome of a request proves: whether a write was executed whose answer was an error, and
-// whether it is worth another try.
+// Package requests says what the outcome of a request proves: whether a write was executed whose answer was an error,
+// and whether it is worth another try.
 package requests
 
 import (

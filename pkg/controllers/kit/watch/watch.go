@@ -1,6 +1,7 @@
 // Package watch turns the untyped notifications of informers into typed ones.
 //
-//  1. Handlers receive typed objects; tombstones are unwrapped. A tombstone is no proof of a deletion: see Funcs.Missed.
+//  1. Handlers receive typed objects; tombstones are unwrapped. A tombstone is no proof of a deletion: see
+//     Funcs.Missed.
 //  2. Each add and update comes with the lane for its keys: Backlog if it was replayed from the
 //     cache or resynced, Fresh otherwise. The lane names the object, as the reason for the key.
 //  3. Objects of another type are logged and dropped.

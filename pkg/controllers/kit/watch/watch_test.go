@@ -19,7 +19,7 @@ import (
 	"kcmd.dev/test/fakeclient"
 )
 
-// A watch that was interrupted may show the successor of an object as an update of it. Then its key begins anew. Pins
+// A watch that was interrupted may show the successor of an object as an update of it. Then its key starts over. Pins
 // MGR-228.
 func TestAnUpdateToAnotherObjectBeginsAnew(t *testing.T) {
 	options := reconcile.Options[string]{Queue: "q", Workers: 1}

@@ -28,8 +28,8 @@
 //     written to it, and checks Settled before it lists dependents from a cache, since an object
 //     that arrives in between must not count as missing. After a create without an answer it calls
 //     MayCreate before the next one, and does everything else. If the name of the object is known,
-//     the create may be repeated; before creating a different object, read the one that Attempted
-//     names live, then call CreateCertain. A controller that continues from the state its last
+//     the create may be repeated; before it creates a different object, it reads the one that
+//     Attempted names from the API server, and calls CreateCertain. A controller that continues from the state its last
 //     write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
 //     once; one within a window after it is delayed, unless somebody may be waiting for it.

@@ -187,8 +187,8 @@ func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 var ErrUncertain = errors.New(
 	"an object may have been created although the request failed, which the cache would show soon")
 
-// CreateUncertain records that the owner may have one more object, since a create had no answer. name is empty if it was
-// to be generated.
+// CreateUncertain records that the owner may have one more object, since a create had no answer. name is empty if it
+// was to be generated.
 func (m *Memory) CreateUncertain(owner metav1.Object, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +196,7 @@ func (m *Memory) CreateUncertain(owner metav1.Object, name string) {
 	r.Uncertain, r.Attempted = m.clock.Now().Add(reconcile.RecheckAfter), name
 }
 
-// Attempted returns the name of the object that may have been created, also after the wait that MayCreate tells of;
+// Attempted returns the name of the object that may have been created, also after the wait that MayCreate reports;
 // empty if there is none, or its name is not known.
 func (m *Memory) Attempted(owner metav1.Object) string {
 	m.mu.Lock()

@@ -268,7 +268,7 @@ func TestEachWriteOfAPodIsAnEventOfTheOwner(t *testing.T) {
 				f.Refuse(test.refused, refusal("boom"))
 			}
 			got := map[runtime.Object][]string{}
-			f.engine.podControl.Events = recorder{events: got}
+			f.engine.podControl.Untracked.Events = recorder{events: got}
 			if err := f.Reconcile(); (err != nil) != (test.refused != "") {
 				t.Fatalf("got %v", err)
 			}

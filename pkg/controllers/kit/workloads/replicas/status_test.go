@@ -72,8 +72,8 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
-// A conflict of a create, with which the quota is busy for example, is reported as any failure of it. That of a deletion, whose
-// pod is another one, is none. Pins RS-31.
+// A conflict of a create, with which the quota is busy for example, is reported as any failure of it. That of a
+// deletion, whose pod is another one, is none. Pins RS-31.
 func TestReplicaFailureIsTheOnlyConditionThatIsSet(t *testing.T) {
 	conflict := apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
 	for name, test := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-func TestCreated(t *testing.T) {
+func TestAfterCreate(t *testing.T) {
 	secrets := corev1.Resource("secrets")
 	terminating := apierrors.NewForbidden(secrets, "s", errors.New("the namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -37,7 +37,7 @@ func TestCreated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t)
 			l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(context.Context, string) error { return nil })
-			err := reconcile.Created(l, "a", "secret a/s", tc.answer)
+			err := reconcile.AfterCreate(l, "a", "secret a/s", tc.answer)
 			if got := fmt.Sprint(err); err != nil && got != tc.want || err == nil && tc.want != "" {
 				t.Errorf("the error is %q, want %q", got, tc.want)
 			}

@@ -14,15 +14,16 @@ import (
 // terminating, so this sends no request.
 const recheckCreated = 5 * time.Second
 
-// Created returns the result of a reconcile that has sent a create of an object which every namespace is to have, given
-// the answer. The key is that of the namespace, in the queue q; object is the kind and name, for errors.
+// AfterCreate returns the result of a reconcile that has sent a create of an object which every namespace is to have,
+// given the answer. The key is that of the namespace, in the queue q; object is the kind and name, for errors.
 //
-//   - An object that was created is looked for again: if it is deleted while the watch is interrupted, there is no event.
-//   - That the namespace is being deleted, or is gone, is no failure. The key is reconciled again: if the namespace was
+//   - An object that was created is looked for again: if it is deleted while the watch is interrupted, there is no
+//     event. - That the namespace is being deleted, or is gone, is no failure. The key is reconciled again: if the
+//     namespace was
 //     recreated, the API server may still know only the one before, and no event follows.
 //   - One that exists already is waited for, see AwaitCache.
 //   - Any other answer is a failure.
-func Created[K comparable](q Queue[K], key K, object string, answer error) error {
+func AfterCreate[K comparable](q Queue[K], key K, object string, answer error) error {
 	switch {
 	case answer == nil, namespaceGone(answer):
 		q.AddAfter(key, recheckCreated)
