@@ -11,8 +11,8 @@
 //  3. What the other components and users do is up to the test, between steps. Kubelet, Backends, Namespaces and
 //     CollectGarbage play some of them. What they do with Create, Change and Delete is neither refused nor validated.
 //  4. Hooks see the requests of the controller: Refuse before a create, Validate before a change, Deleted after a
-//     deletion, Answered after any. Admit completes what anybody creates. They are called once a request has arrived,
-//     and must not send any.
+//     deletion, Answered after any that was not refused by a fault. Admit completes what anybody creates. They are
+//     called once a request has arrived, and must not send any.
 //  5. Settle goes on until nothing is left to do, so that the test can see whether the controller rests though it must
 //     act.
 //  6. ServeMetadata is for controllers of objects of any kind: resources come and go, have several versions, and their
@@ -23,6 +23,7 @@
 //  8. A request that the simulation cannot answer as an API server would fails the test. Simplified are: server-side
 //     apply, which has one manager, of whole fields at the top or of the status; lists, which are never in pages; the
 //     metadata client, whose lists are empty.
-//  9. RunInBubbles has histories of a controller with goroutines and timers of its own (RunFree): nothing happens before
-//     they rest, and their time is that of the world.
+//  9. RunInBubbles has histories of a controller with goroutines and timers of its own (RunFree): nothing happens
+//     before they rest, and their time is that of the world, which may be ahead of their timers by one step. A Wall is
+//     the clock of a process that users set.
 package simulation

@@ -46,8 +46,8 @@ type World struct {
 	Start func(env controller.Env, left any) Instance
 	// Admit completes an object that is created.
 	Admit func(runtime.Object)
-	// Refuse returns the error with which the API server refuses to create an object for the controller, nil if it creates
-	// it.
+	// Refuse returns the error with which the API server refuses to create an object for the controller, nil if it
+	// creates it.
 	Refuse func(runtime.Object) error
 	// Deleted is called after the controller has deleted an object, with its last state before that.
 	Deleted func(runtime.Object)
@@ -55,7 +55,8 @@ type World struct {
 	Answered func(clienttesting.Action)
 	// Validate checks what the controller changes an object to. An error is the answer, and fails the test.
 	Validate func(old, new runtime.Object) error
-	// During Play, other things happen while a request is under way, for one request of so many, on average; 0 for none.
+	// During Play, other things happen while a request is under way, for one request of so many, on average; 0 for
+	// none.
 	Hasty int
 	// Faulty makes requests fail.
 	Faulty bool
