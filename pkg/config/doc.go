@@ -17,7 +17,7 @@
 //     same tables.
 //  5. Load reads nothing but the bytes. CheckFiles reads the files that a configuration
 //     names, and is called where those files are. CheckEdit rejects an edit only for files
-//     that it names anew: a file that has turned bad since it came into force is a warning.
+//     that it newly names: a file that has turned bad since it came into force is a warning.
 //     The clock of a machine that has just booted may be wrong: CheckStart only warns of what
 //     depends on the time.
 //  6. What an edit does to a running process is decided by package plan, whose list of fields

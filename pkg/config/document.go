@@ -66,7 +66,7 @@ func (d *Document) CheckStart() problem.Errors {
 }
 
 // CheckEdit is CheckFiles for a configuration that follows another one, which is in force: a
-// file that the edit does not name anew, and that is bad now, is a warning, and so is a time that
+// file that the edit does not newly name, and that is bad now, is a warning, and so is a time that
 // is too far ahead. bad lists these files.
 func (d *Document) CheckEdit(
 	inForce *v1beta1.KubeControllerManagerConfiguration,

@@ -149,9 +149,9 @@ type Scope interface {
 	// that are no longer served. Informers not released end with the instance.
 	Release(cache.SharedIndexInformer)
 
-	// Ready reports whether the instance may act on its caches: every informer requested
-	// through the scope is complete, contains the last writes of whoever ran the controller
-	// before, and has shown all it holds to every handler added through the scope.
+	// Ready reports whether the instance may act on its caches: every informer requested through the
+	// scope is complete, contains the last writes of the process that ran the controller before, and
+	// has shown all it holds to every handler added through the scope.
 	Ready() bool
 
 	// WaitUntilReady waits for Ready without polling. It returns false if ctx ended first.

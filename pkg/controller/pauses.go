@@ -39,7 +39,7 @@ func (p *Pauses) Namespaces() []string {
 	return slices.Sorted(maps.Keys(*p.current.Load()))
 }
 
-// Set replaces the namespaces. When it returns, whoever follows them has been told.
+// Set replaces the namespaces. When it returns, their followers have been notified.
 func (p *Pauses) Set(namespaces []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,8 +34,8 @@ func (t *transaction) problemOf(field string, err error) problem.Error {
 	return problem.Error{File: d.Name, Position: d.Position(field), Path: field, Severity: problem.SeverityError, Message: err.Error()}
 }
 
-// blameControllers attributes what controllers cannot be built for: each to the only field whose change has it built anew,
-// or else to its block.
+// blameControllers attributes what controllers cannot be built for: each to the only field whose change has it built
+// again, or else to its block.
 func (t *transaction) blameControllers(err error) error {
 	failed := supervisor.BuildErrorsIn(err)
 	if len(failed) == 0 {

@@ -101,7 +101,7 @@ type shared struct {
 	generation uint64
 	connection *connection.Connection
 	files      map[string]string // hashes of the files that controllers read
-	whole      wholeResources    // computed by whoever asks first
+	whole      wholeResources    // computed on the first call
 	rejected   string            // why the current content of the file is not in force
 	lastGood   *status.LastGood  // what is in force instead of the file since the start
 	notKept    string            // why what is in force is not kept

@@ -96,7 +96,7 @@ func failuresOf(s *kcmruntime.Status) []string {
 	return all
 }
 
-// panicsIn returns the lines of a log that report a panic. Whoever recovers one logs it.
+// panicsIn returns the lines of a log that report a panic. Code that recovers one logs it.
 func panicsIn(log io.Reader) []string {
 	var all []string
 	lines := bufio.NewScanner(log)

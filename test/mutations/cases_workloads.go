@@ -13,9 +13,9 @@ const (
 func workloads() []Case {
 	return []Case{
 		{
-			Name:   "a ReplicaSet that was made anew is left alone",
+			Name:   "a ReplicaSet that was recreated is left alone",
 			Issues: []int{69376},
-			Story: "A ReplicaSet was deleted and made anew under its name, so fast that the controller took it for the old one. It " +
+			Story: "A ReplicaSet was deleted and recreated under its name, so fast that the controller took it for the old one. It " +
 				"waited for what it had done for that one, and created no pods.",
 			Edits: []Edit{{
 				File: writes + "/memory.go",

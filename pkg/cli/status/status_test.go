@@ -134,7 +134,7 @@ func TestShowThatDeletionsAreAllowed(t *testing.T) {
 	}
 }
 
-// A process that tells of its main lock only, and one that has just started.
+// A process that reports its main lock only, and one that has just started.
 func TestShowLittle(t *testing.T) {
 	s := &status.Status{Started: now.Add(-5 * time.Second), Version: "v1", Configuration: status.Configuration{File: "f", Hash: "h", Generation: 1},
 		Leadership: leadership.Status{Leading: true, Term: 1}}

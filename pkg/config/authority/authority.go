@@ -94,8 +94,8 @@ func (f Files) certError(err error) error {
 	return fmt.Errorf("error reading CA cert file %q: %w", f.Cert, err)
 }
 
-// isCA follows what verifiers require of whoever has signed a certificate: one of version 3 has
-// to say that it is a CA, and none may be limited to other uses.
+// isCA follows what verifiers require of the signer of a certificate: one of version 3 has to say
+// that it is a CA, and none may be limited to other uses.
 func isCA(c *x509.Certificate) bool {
 	if c.Version == 3 && !c.BasicConstraintsValid || c.BasicConstraintsValid && !c.IsCA {
 		return false

@@ -30,8 +30,8 @@ func Check(bundle []byte) error {
 // order mark, indented, or without an end), and they would be published all the same.
 const marker = "PRIVATE KEY"
 
-// CheckPublishable refuses a bundle with a private key, or with a comment that has these words, and one with a
-// block that a PEM decoder skips: whoever reads the bundle would be without that certificate.
+// CheckPublishable refuses a bundle with a private key, or with a comment that has these words, and one with a block
+// that a PEM decoder skips: readers of the bundle would lack that certificate.
 func CheckPublishable(bundle []byte) error {
 	if bytes.Contains(bundle, []byte(marker)) {
 		return errPrivateKey

@@ -215,7 +215,7 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
-// What an edit names anew is held against it, what was in force before is not.
+// What an edit newly names is held against it, what was in force before is not.
 func TestCheckEdit(t *testing.T) {
 	writeFiles(t)
 	const (

@@ -8,7 +8,7 @@
 //     connection, and the list in process.go for what changes in place.
 //  2. A Plan is the difference of these values between two configurations. A controller
 //     whose Spec changed is restarted, a lock whose key changed is given back and contended
-//     for anew, a connection whose Source changed is replaced. There is no other decision
+//     for again, a connection whose Source changed is replaced. There is no other decision
 //     about what an edit restarts.
 //  3. What a controller runs with besides (the contents of files, the generation of the
 //     connection, the leadership term, what the API server serves) does not come from the

@@ -40,7 +40,7 @@ type DeletionBreaker struct {
 	// Resources whose deletions are not counted. Default: empty. A change applies in place.
 	ExemptResources []GroupResource `json:"exemptResources,omitempty"`
 	// Time until which controllers may delete whatever they want to: nothing is counted, and
-	// what was stopped goes on. From then on the counting begins anew. Default: empty, they may
+	// what was stopped goes on. From then on the counting starts over. Default: empty, they may
 	// not. At most 24 hours from now, in the format of RFC 3339; a process that starts with a
 	// later one warns, and allows nothing. A change applies in place.
 	AllowUntil string `json:"allowUntil,omitempty"`

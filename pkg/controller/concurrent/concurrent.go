@@ -5,9 +5,9 @@
 //  1. A panic ends the process unless it is recovered in the goroutine it happens in, and the
 //     supervisor and the work loops guard one goroutine each. So every goroutine of a
 //     controller is started here. test/rules enforces it.
-//  2. Whoever starts a goroutine waits for it. That is when its panic is raised once more,
-//     with the stack it had: in the goroutine of a reconcile it fails the key, in that of
-//     Run it fails the instance.
+//  2. The starter of a goroutine waits for it. That is when its panic is raised once more, with the
+//     stack it had: in the goroutine of a reconcile it fails the key, in that of Run it fails the
+//     instance.
 //  3. A panic does not interrupt anything else: it is raised when all that was started with
 //     it has returned. If several panic, the first is raised.
 //  4. Goroutines carry the profiler labels of the one that starts them, by which the stacks

@@ -3,6 +3,7 @@ package bootstrapsigner
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,11 @@ func (m *model) editInfo() {
 			if m.OneIn(2) {
 				cm.Data = m.randomInfo()
 			} else {
-				maps.DeleteFunc(cm.Data, func(string, string) bool { return m.OneIn(2) })
+				for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+					if m.OneIn(2) {
+						delete(cm.Data, key)
+					}
+				}
 			}
 		})
 	}

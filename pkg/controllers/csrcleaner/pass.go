@@ -39,8 +39,8 @@ func (c *cleaner) pass(ctx, working context.Context) {
 	}
 }
 
-// delete deletes a request in the version that was judged, possibly long ago. It is no error if the request is gone, has
-// changed, or was replaced by another one of its name: the next pass judges it anew.
+// delete deletes a request in the version that was judged, possibly long ago. It is no error if the request is gone,
+// has changed, or was replaced by another one of its name: the next pass judges it again.
 func (c *cleaner) delete(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	err := c.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, csr.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion},

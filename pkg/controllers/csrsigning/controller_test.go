@@ -415,7 +415,7 @@ func follow(t *testing.T, cfg config) *following {
 	return f
 }
 
-// says tells of a change and waits for what is logged about it.
+// says reports a change and waits for what is logged about it.
 func (f *following) says(t *testing.T, text string) {
 	t.Helper()
 	before := strings.Count(f.log.String(), text)
@@ -549,8 +549,8 @@ func TestANewCASignsWhatWaits(t *testing.T) {
 	}
 }
 
-// A request fails for the first time while a new CA comes into force: it is not known yet that it waits. The clock stands,
-// so nothing else retries it. Pins CSRS-66.
+// A request fails for the first time while a new CA comes into force: it is not known yet that it waits. The clock
+// stands, so nothing else retries it. Pins CSRS-66.
 func TestANewCASignsWhatFailsMeanwhile(t *testing.T) {
 	pair := files(t)
 	env := controllertest.New(t, csr(t))

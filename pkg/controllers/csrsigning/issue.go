@@ -54,7 +54,7 @@ func issue(
 }
 
 // templateOf copies the subject, the names and the key of a request. The subject is encoded
-// anew, so that it has standard attributes only.
+// again, so that it has standard attributes only.
 func templateOf(request *x509.CertificateRequest) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:               request.Subject,

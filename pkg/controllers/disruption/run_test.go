@@ -137,7 +137,8 @@ func TestAnOwnerIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// Evictions wait for the number that may be evicted: each change of it is written at once, with one request. Pins PDB-36.
+// Evictions wait for the number that may be evicted: each change of it is written at once, with one request. Pins
+// PDB-36.
 func TestWhatMayBeEvictedIsWrittenAtOnce(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1")), pod("a"), pod("b"))
 	for n, tc := range []struct {

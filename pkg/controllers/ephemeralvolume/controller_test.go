@@ -257,7 +257,7 @@ func TestAClaimThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// If the claim is deleted before the cache shows it, no event tells of that. Pins EPHV-31.
+// If the claim is deleted before the cache shows it, no event reports that. Pins EPHV-31.
 func TestAPodIsLookedAtAgainUntilTheCacheShowsItsClaim(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stored, cached []runtime.Object

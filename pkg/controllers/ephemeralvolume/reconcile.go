@@ -32,7 +32,7 @@ func (c *volumeController) reconcile(ctx context.Context, key types.NamespacedNa
 }
 
 // provide ensures that the claim for a volume exists and that the pod controls it. While the cache does not show the
-// claim, the pod is reconciled again: if the claim is deleted before, no event tells of that.
+// claim, the pod is reconciled again: if the claim is deleted before, no event reports that.
 func (c *volumeController) provide(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	claim, found, err := reconcile.Found(c.claims.PersistentVolumeClaims(pod.Namespace).Get(ephemeral.VolumeClaimName(pod, volume)))
 	if err != nil {

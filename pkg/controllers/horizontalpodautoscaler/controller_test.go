@@ -442,7 +442,7 @@ func TestScalesOfCustomResourcesAreReadAsJSON(t *testing.T) {
 	}
 }
 
-// serveScaleOfDeployments makes discovery tell of the scale subresource.
+// serveScaleOfDeployments makes discovery report the scale subresource.
 func (h *harness) serveScaleOfDeployments(t testing.TB) {
 	t.Helper()
 	fake, ok := h.Fake.Discovery().(*discoveryfake.FakeDiscovery)

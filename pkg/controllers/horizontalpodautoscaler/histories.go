@@ -22,8 +22,8 @@ type history struct {
 	target autoscalingv2.CrossVersionObjectReference // withoutVersion, zero before the first evaluation
 	// targetUID is that of the target, empty before its scale was first read.
 	targetUID types.UID
-	// waitsSince is when the autoscaler was first seen, or its last evaluation ended, held whether its namespace has been
-	// paused since an evaluation began. Guarded by histories.mu.
+	// waitsSince is when the autoscaler was first seen, or its last evaluation ended, held whether its namespace has
+	// been paused since an evaluation began. Guarded by histories.mu.
 	waitsSince      time.Time
 	held            bool
 	recommendations []recommendation
@@ -56,7 +56,7 @@ type scaleEvent struct {
 	at       time.Time
 }
 
-// attempt is a change of the scale of which is not known whether it was made, the zero value for none.
+// attempt is a change of the scale of which it is not known whether it was made, the zero value for none.
 type attempt struct {
 	from, to int32
 	at       time.Time

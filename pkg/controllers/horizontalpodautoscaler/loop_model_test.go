@@ -231,8 +231,9 @@ func (m *loaded) user() {
 	}
 }
 
-// TestWhateverHappensTheTargetFollowsItsLoadInTheEnd has the load change, the target and its autoscaler scaled, stopped,
-// deleted and created again by others, requests fail and the controller restarted, while the caches are behind.
+// TestWhateverHappensTheTargetFollowsItsLoadInTheEnd has the load change, the target and its autoscaler scaled,
+// stopped, deleted and created again by others, requests fail and the controller restarted, while the caches are
+// behind.
 func TestWhateverHappensTheTargetFollowsItsLoadInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&loaded{World: w, t: t}).run() })
 }

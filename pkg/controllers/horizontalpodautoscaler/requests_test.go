@@ -66,7 +66,7 @@ func (m *metricsAPIs) taken() []string {
 	return all
 }
 
-// serveCustomMetrics makes discovery tell of versions of custom metrics, the preferred one first.
+// serveCustomMetrics makes discovery report versions of custom metrics, the preferred one first.
 func (h *harness) serveCustomMetrics(t testing.TB, versions ...string) {
 	t.Helper()
 	h.serveScaleOfDeployments(t)

@@ -133,7 +133,7 @@ func TestConcurrentSyncs(t *testing.T) {
 	}
 }
 
-// counting counts how often the versions of custom metrics were to be looked up anew.
+// counting counts how often the versions of custom metrics were to be looked up again.
 type counting struct {
 	neverChanging
 	invalidated *atomic.Int64

@@ -167,7 +167,7 @@ func (e *evaluation) setNotZero() {
 }
 
 // recallZero makes the status say whether this autoscaler scaled its target to zero, if that was not written. Once the
-// target has replicas, whoever scales it to zero does so anew.
+// target has replicas, whoever scales it to zero does so again.
 func (e *evaluation) recallZero(current int32) {
 	if current > 0 {
 		e.past.stopped = bySomebodyElse

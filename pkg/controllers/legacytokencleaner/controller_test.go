@@ -166,7 +166,7 @@ func TestAPodThatTheCacheDoesNotShowIsFound(t *testing.T) {
 	}
 }
 
-// The pods of a namespace are asked for once in a pass, whatever the answer, and anew in the
+// The pods of a namespace are asked for once in a pass, whatever the answer, and again in the
 // next one. Pins LSAT-34 and LSAT-39.
 func TestPodsAreListedOncePerNamespaceAndPass(t *testing.T) {
 	objects := []runtime.Object{tracking("2025-01-01")}

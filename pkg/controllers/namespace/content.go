@@ -196,7 +196,7 @@ type unsureError struct{ error }
 func (e unsureError) Unwrap() error { return e.error }
 
 // stillDeleted returns a function that reads the namespace live and fails unless its content may be deleted. Another
-// client may finalize the namespace during a sweep and create it anew: one that is gone may be recreated at any time.
+// client may finalize the namespace during a sweep and create it again: one that is gone may be recreated at any time.
 func (c *namespaceController) stillDeleted(ns *corev1.Namespace) func(context.Context) error {
 	return func(ctx context.Context) error {
 		latest, err := c.read(ctx, ns.Name)

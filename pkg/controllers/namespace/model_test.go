@@ -138,7 +138,7 @@ func (m *model) content(namespace string) (all []metav1.Object) {
 	return all
 }
 
-// deleted checks what the controller has deleted. A namespace that is created anew while a collection is on the way to
+// deleted checks what the controller has deleted. A namespace that is recreated while a collection is on the way to
 // be deleted loses content whatever the controller does.
 func (m *model) deleted(o runtime.Object) {
 	was := o.(metav1.Object)

@@ -53,8 +53,8 @@ func planFor(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolum
 	return expandTo(requested(claim), volume)
 }
 
-// expandTo expands a volume to a size, unless it is larger already. A volume that another claim had before may be, if the
-// node has not expanded it for that claim.
+// expandTo expands a volume to a size, unless it is larger already. A volume that another claim had before may be, if
+// the node has not expanded it for that claim.
 func expandTo(size resource.Quantity, volume *corev1.PersistentVolume) plan {
 	if is := sizeOf(volume); grew(size, is) {
 		size = is

@@ -82,7 +82,8 @@ func (m memory) shown(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// ownerGone remembers that a pod or a PodGroup was deleted. That a list after a break of the watch lacks it is no proof.
+// ownerGone remembers that a pod or a PodGroup was deleted. That a list after a break of the watch lacks it is no
+// proof.
 func (m memory) ownerGone(owner metav1.Object) {
 	m.gone.add(owner.GetUID())
 	m.doubts.drop(owner.GetUID())

@@ -96,7 +96,8 @@ func (c *claimController) podGone(pod *corev1.Pod) {
 	c.podMissed(pod)
 }
 
-// podMissed queues the claims of a pod that is gone or that only a list lacked. Whoever has to know reads it live.
+// podMissed queues the claims of a pod that is gone or that only a list lacked. Where the difference matters, the pod
+// is read live.
 func (c *claimController) podMissed(pod *corev1.Pod) {
 	if !usesClaims(pod) {
 		return

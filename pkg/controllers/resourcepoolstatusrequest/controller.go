@@ -3,7 +3,7 @@
 //
 // The model, in rules:
 //
-//  1. A request is answered once, by its status. Whoever wants to know it again creates another.
+//  1. A request is answered once, by its status. To ask again, create another one.
 //  2. A pool is described by its ResourceSlices of the highest generation. Devices are allocated as
 //     often as the allocations of ResourceClaims name them.
 //  3. A pool is incomplete while it has fewer slices than they say. A request waits while a pool

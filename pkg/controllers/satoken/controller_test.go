@@ -357,8 +357,8 @@ func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	env.WantRequestsInAnyOrder(t, "get serviceaccounts sa", "delete secrets", "delete secrets", "delete secrets")
 }
 
-// An account is deleted and created again, with a Secret that names it without a UID, while the namespace is paused. What
-// was held is worked off afterwards. Pins SAT-83.
+// An account is deleted and created again, with a Secret that names it without a UID, while the namespace is paused.
+// What was held is worked off afterwards. Pins SAT-83.
 func TestAnAccountIsCreatedAgainDuringAPause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again bool

@@ -7,7 +7,7 @@
 //     asks for. It considers neither whether the pod runs nor where. A pod that has finished uses
 //     nothing.
 //  2. A volume of a CSI driver is mounted with a label if the CSIDriver says so. When that changes, all
-//     pods of a volume are judged anew at once, so that no conflict appears that does not last.
+//     pods of a volume are judged again at once, so that no conflict appears that does not last.
 //  3. Two pods are in conflict if they use a volume with different values. Pods with the same values
 //     form a group, so that finding conflicts costs as much as a volume has different values.
 //  4. A new conflict causes an event on both pods. All that exist are in a metric, which is computed

@@ -8,7 +8,7 @@ import (
 
 const consequence = " If both pods land on the same node, only one of them may access the volume."
 
-// conflicting tells of a conflict. The users of a namespace learn nothing of other namespaces.
+// conflicting reports a conflict. The users of a namespace learn nothing of other namespaces.
 func conflicting(pod *corev1.Pod, c conflict) controller.Event {
 	reason := c.property + "Conflict"
 	if c.pod.Namespace != c.with.Namespace {

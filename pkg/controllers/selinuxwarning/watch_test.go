@@ -144,7 +144,7 @@ func (l lateDriver) Get(name string) (*storagev1.CSIDriver, error) {
 	return object, err
 }
 
-// A driver appears while a pod is worked on that uses it first. The pod is judged anew.
+// A driver appears while a pod is worked on that uses it first. The pod is judged again.
 //
 // Pins SEL-11.
 func TestADriverThatAppearsMeanwhile(t *testing.T) {

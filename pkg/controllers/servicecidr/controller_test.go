@@ -438,7 +438,8 @@ func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
 	}
 }
 
-// The API server may say so because of an admission webhook: the cache shows whether a ServiceCIDR is gone. Pins CIDR-47.
+// The API server may say so because of an admission webhook: the cache shows whether a ServiceCIDR is gone. Pins
+// CIDR-47.
 func TestAPatchDoesNotProveThatAServiceCIDRIsGone(t *testing.T) {
 	unprotected := newCIDR("is", "192.168.0.0/24")
 	unprotected.Finalizers = nil

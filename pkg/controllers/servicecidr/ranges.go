@@ -32,7 +32,7 @@ func (r serviceRange) contains(address netip.Addr) bool {
 
 // protects reports whether the addresses of another ServiceCIDR that is being deleted may rely on this
 // one. If both are being deleted, only the one that was deleted first may rely on the other, by name if both
-// were in the same second: the request that releases it may be on its way for long, decided before the other
+// were deleted in the same second: the request that releases it may be on its way for long, decided before the other
 // one was deleted.
 func (r serviceRange) protects(other serviceRange) bool {
 	if r.name == other.name || !r.deleting {

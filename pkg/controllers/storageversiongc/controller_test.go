@@ -160,7 +160,7 @@ func TestALeaseThatIsNotCachedYetIsReadLive(t *testing.T) {
 	s.WantRequests(t, get, "get leases a")
 }
 
-// The lease comes and goes while the watch of leases is broken: no event tells of it. Pins SVGC-39.
+// The lease comes and goes while the watch of leases is broken: no event reports it. Pins SVGC-39.
 func TestALeaseThatTheCacheNeverShows(t *testing.T) {
 	lease := newLease("a")
 	s := newSubject(t, newStorageVersion("a=v1"), lease)
@@ -172,7 +172,7 @@ func TestALeaseThatTheCacheNeverShows(t *testing.T) {
 	s.EventuallyAsTimePasses(t, "the StorageVersion is gone", time.Second, func() bool { return slices.Equal(s.shown(t), []string{"deleted"}) })
 }
 
-// A lease that was deleted is there again, and goes while the watch of leases is broken: no event tells of it.
+// A lease that was deleted is there again, and goes while the watch of leases is broken: no event reports it.
 func TestALeaseThatIsThereAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		lease  *coordinationv1.Lease

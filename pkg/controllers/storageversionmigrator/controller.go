@@ -1,5 +1,5 @@
 // Package storageversionmigrator carries out StorageVersionMigrations: it has the API server store
-// every object of a resource anew, in the current storage version and with the current encryption
+// every object of a resource again, in the current storage version and with the current encryption
 // key.
 //
 // The model, in rules:
@@ -20,7 +20,7 @@
 //     may have to be rewritten. An object of a higher version has been rewritten already.
 //  5. Objects are rewritten in the order of their names, so that one name says how far a migration
 //     is. After an error that may pass, and after a restart of the controller, it goes on from
-//     there. The successor in another process begins anew, and skips what rule 4 says.
+//     there. The successor in another process starts over, and skips what rule 4 says.
 //  6. The configured rate limits how many objects all migrations together rewrite per second.
 //  7. A CustomResourceDefinition shows that its objects are migrated by condition StorageMigrating.
 //     After success its status.storedVersions become the storage version, unless its spec has

@@ -83,7 +83,7 @@ func after(objects []metav1.Object, last types.NamespacedName) []metav1.Object {
 	return objects[from:]
 }
 
-// rewrite has the API server store an object anew. Without the UID an object that was deleted could
+// rewrite has the API server store an object again. Without the UID an object that was deleted could
 // be created again, and without the resource version a namesake be taken for it.
 func (c *migrationController) rewrite(ctx context.Context, to target, object metav1.Object) error {
 	body, err := json.Marshal(map[string]any{

@@ -15,7 +15,7 @@ import (
 )
 
 // lookAgain is when a token that expires later is reconciled again at the latest. A clock that is set forward, or a
-// machine that was suspended, brings its end nearer, of which the timer knows nothing.
+// machine that was suspended, brings its end nearer, and the timer does not know.
 const lookAgain = 10 * time.Minute
 
 func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error {

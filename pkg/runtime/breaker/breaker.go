@@ -95,8 +95,8 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 	return n, nil
 }
 
-// count counts a deletion of n objects, or refuses it. It returns how many were counted, and what is to be announced, nil
-// for nothing.
+// count counts a deletion of n objects, or refuses it. It returns how many were counted, and what is to be announced,
+// nil for nothing.
 func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, caches Caches) (int, *Stop, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,7 +220,7 @@ func (b *Breaker) Follow(resumed func()) (end func()) {
 }
 
 // Apply takes over the settings of a configuration, and returns the kinds whose deletions go on by
-// it, sorted. When it returns, whoever follows has been told.
+// it, sorted. When it returns, its followers have been notified.
 func (b *Breaker) Apply(cfg *v1beta1.KubeControllerManagerConfiguration) []Stop {
 	resumed, followers := b.apply(settingsOf(cfg.DeletionBreaker, b.settings.Load(), b.options.Clock.Now()))
 	if len(resumed) > 0 {

@@ -15,7 +15,7 @@
 //  4. A deletion beyond that is refused and stops its kind: none of its objects is deleted until the
 //     configuration allows it, by a time until which nothing is counted, or by other settings under
 //     which the deletion would not have been too many. What had to wait then goes on, and the counting
-//     begins anew. In the mode Warn nothing is refused, and a kind is reported once per window.
+//     starts over. In the mode Warn nothing is refused, and a kind is reported once per window.
 //  5. All of this is in memory. A process that starts counts from zero: it can delete the share once
 //     more before it asks. So can one that moves to another API server, or notices that etcd was restored;
 //     what is stopped stays so. It does not know what another process has stopped. The allowance is in the

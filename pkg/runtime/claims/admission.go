@@ -127,7 +127,7 @@ func (a *Admission) Ask() Question { return Question{version: a.version, claim: 
 
 // Answer records the live claims of others, from a read that began when the claim of the
 // question was stored. It reports whether something changed: permissions, or the claim, which
-// has to be stored anew then. The answer to an earlier question is dropped, see rule 5 of the
+// has to be stored again then. The answer to an earlier question is dropped, see rule 5 of the
 // package comment.
 func (a *Admission) Answer(q Question, others []Claim) (changed bool) {
 	if q.version != a.version {
@@ -153,8 +153,8 @@ func (a *Admission) judge(controller string, claimed bool, others []Claim) {
 		delete(a.blocked, controller)
 		return
 	case n < 0:
-		// Nobody else claims it, but this lease did not list it when the others were read. It lists it from here on, and the
-		// next answer, to a question with that claim, decides.
+		// Nobody else claims it, but this lease did not list it when the others were read. It lists it from here on,
+		// and the next answer, to a question with that claim, decides.
 		delete(a.withdrawn, controller)
 		return
 	}

@@ -83,7 +83,7 @@ type account struct {
 	fetching *fetch // nil if none is under way
 }
 
-// fetch is one attempt to get a token. Whoever needs the token waits for it.
+// fetch is one attempt to get a token. All requests that need the token wait for it.
 type fetch struct {
 	done chan struct{}
 	err  error // valid after done is closed, a TokenError

@@ -27,8 +27,8 @@ func (e *TokenError) Unwrap() error { return e.ended }
 func (e *TokenError) NotSent() bool { return true }
 
 // foreignTransport wraps the transports of a Set that return errors of their own, and strips from these the answers to
-// other requests. The API server answers a request with a response, never with an error, but the cause of a context or of
-// a fence can be any error.
+// other requests. The API server answers a request with a response, never with an error, but the cause of a context or
+// of a fence can be any error.
 type foreignTransport struct{ next http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = &foreignTransport{}

@@ -104,7 +104,7 @@ func (b *bucket) now() (*limit, flowcontrol.RateLimiter) {
 	return current, b.limiter
 }
 
-// Wait implements flowcontrol.RateLimiter. A change of the limit starts the wait anew.
+// Wait implements flowcontrol.RateLimiter. A change of the limit starts the wait again.
 func (b *bucket) Wait(ctx context.Context) error {
 	for {
 		current, limiter := b.now()

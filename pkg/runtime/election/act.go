@@ -17,7 +17,7 @@ const (
 	// maxConflicts is how many times in a row a write is retried immediately.
 	maxConflicts = 2
 	// maxRequests is how many requests follow each other without a wait, up to one that begins or extends a Term. The
-	// longest useful sequence is three conflicts, each after a read, and another read and write.
+	// longest useful sequence is three writes, each after a read. The rest is reserve.
 	maxRequests = 8
 )
 

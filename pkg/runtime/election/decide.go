@@ -142,8 +142,8 @@ func (v view) contestable(now time.Time, self string) bool {
 }
 
 // takeAt returns when self may take the lease, if nothing happens until then. The holder of a
-// deleted lease may not have noticed yet: it is treated like the holder of a lease that exists.
-// Whoever has written a foreign record holds the lease, whatever name it uses.
+// deleted lease may not have noticed yet: it is treated like the holder of a lease that exists. The
+// writer of a foreign record holds the lease, whatever name it uses.
 func (v view) takeAt(self string) time.Time {
 	var at time.Time
 	switch {

@@ -18,16 +18,15 @@
 //     time and the timings. Acting on it is elsewhere.
 //  4. Expiry is judged by the local time at which the last change of the record was
 //     observed, never by timestamps in the record: clocks of machines differ.
-//  5. The response of an API server to a request of the elector is true, whatever its
-//     resource version; only watch events can be out of date. Versions that go back mean
-//     that etcd was restored, since API servers read and write leases in etcd, and not in
-//     their caches. A lease that was taken at a version which somebody else had replaced by
-//     then, or that does not know a term any more that was seen, means the same, see
-//     TakenAnnotation. Then the Term ends with ErrRestored, whatever is recorded, and OnRecede is
-//     called. Whoever leads next may do so only with caches of what is stored now, so the
-//     owner is expected to end the election by Recede and to make another Elector, with the
-//     Caution of this one: a holder that is no longer recorded has the duration of its lease
-//     to notice, and watches are not trusted for a while.
+//  5. The response of an API server to a request of the elector is true, whatever its resource
+//     version; only watch events can be out of date. Versions that go back mean that etcd was
+//     restored, since API servers read and write leases in etcd, and not in their caches. A lease
+//     that was taken at a version which somebody else had replaced by then, or that does not know a
+//     term any more that was seen, means the same, see TakenAnnotation. Then the Term ends with
+//     ErrRestored, whatever is recorded, and OnRecede is called. The next leader may lead only with
+//     caches of what is stored now, so the owner is expected to end the election by Recede and to
+//     make another Elector, with the Caution of this one: a holder that is no longer recorded has
+//     the duration of its lease to notice, and watches are not trusted for a while.
 //  6. A record that names this process makes it the holder only if this process wrote it.
 //     Another record means another process of the same identity, or that later writes are
 //     lost: it ends the Term, and the lease is left alone until it expires, like that of

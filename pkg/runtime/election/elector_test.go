@@ -231,7 +231,8 @@ func TestAnErrorIsShownUntilTheNextAttemptSucceeds(t *testing.T) {
 	})
 }
 
-// A holder that is stuck writes nothing after its deadline, and is unhealthy 20s after the end of its lease. Pins MGR-86.
+// A holder that is stuck writes nothing after its deadline, and is unhealthy 20s after the end of its lease. Pins
+// MGR-86.
 func TestTermEndsInTimeWhileTheElectorIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -78,7 +78,7 @@ func TestLeadsAgainAfterVersionsHaveGoneBack(t *testing.T) {
 				if term.Valid() {
 					t.Error("a term survives the loss of its renewals")
 				}
-				// The watch that the standby trusts tells of versions that come now.
+				// The watch that the standby trusts reports versions that come now.
 				pass(2 * time.Minute)
 				if st := standby.Status(); !st.Watching || st.Holder != leader.name {
 					t.Fatalf("the standby: %+v", st)
@@ -282,7 +282,7 @@ func TestAnElectionEndsWithARestoreOfEtcd(t *testing.T) {
 	}
 }
 
-// The lease is made anew if there was none yet: the answer shows what has happened. Pins MGR-206.
+// The lease is created if there was none yet: the answer shows what has happened. Pins MGR-206.
 func TestALeaseThatIsLostWithARestoreEndsTheElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, a, b, term := restored(t, nil, false)

@@ -181,7 +181,7 @@ func numberOf(l *coordinationv1.Lease) int {
 	return n
 }
 
-// stream is a watch. It tells of what is newer than the version it was opened from, which
+// stream is a watch. It reports what is newer than the version it was opened from, which
 // may be one that the server has not reached yet.
 type stream struct {
 	from    int

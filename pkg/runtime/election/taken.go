@@ -11,11 +11,11 @@ import (
 // TakenAnnotation is on a lease. It holds the resource versions of the records that its last holders replaced when they
 // took the lease, separated by spaces, the oldest first.
 //
-// Versions of a lease only grow, and a record can be replaced once. So whoever has seen the lease at some version knows
-// every record before it that was ever replaced. A lease which says that another one was, or which does not know any
-// more that one was, is of another history than what was seen: etcd was restored, although the version of the lease is
-// higher by now. Without that, a process that was cut off during a restore, and for as long as the cluster took to reach
-// the version it knew, would go on with watches that begin in the middle of what it has never seen.
+// Versions of a lease only grow, and a record can be replaced once. So a process that has seen the lease at some
+// version knows every record before it that was ever replaced. A lease which says that another one was, or which does
+// not know any more that one was, is of another history than what was seen: etcd was restored, although the version of
+// the lease is higher by now. Without that, a process that was cut off during a restore, and for as long as the cluster
+// took to reach the version it knew, would go on with watches that begin in the middle of what it has never seen.
 const TakenAnnotation = "config.kcmd.dev/taken"
 
 // maxTaken bounds the annotation. A process that was away for more terms than that does not notice a restore by it.

@@ -55,7 +55,7 @@ func (f *flushes) abandon(marks []types.UID) {
 	}
 }
 
-// arrived notifies whoever waits for a mark.
+// arrived notifies those who wait for a mark.
 func (f *flushes) arrived(mark *corev1.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -93,7 +93,7 @@ func (l *pipeline) recorder() record.EventRecorder {
 	return r
 }
 
-// start starts the goroutines of a pipeline. They outlive whoever records the first event, and must not carry the
+// start starts the goroutines of a pipeline. They outlive the recorder of the first event, and must not carry the
 // profiler labels by which the goroutines of that instance are recognized.
 func (l *pipeline) start() *running {
 	started := make(chan *running)

@@ -13,5 +13,5 @@
 //     the process begins, and whenever what the work has left is freed, the pages of the program leave
 //     its memory. The kernel keeps them cached as long as there is memory for that, and maps again those
 //     that are used.
-//  3. Whoever sets GOGC or GOMEMLIMIT has decided about the collector: the first rule does not apply.
+//  3. If GOGC or GOMEMLIMIT is set, the operator has decided about the collector: the first rule does not apply.
 package footprint

@@ -101,7 +101,7 @@ func (l *lagging) set(name string) {
 	}
 }
 
-// unset deletes a pod; a watch tells of it with another copy of the object.
+// unset deletes a pod; a watch reports it with another copy of the object.
 func (l *lagging) unset(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -453,8 +453,8 @@ func TestAHandlerThatHangsHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the handler that hung", func() bool { return late.Load() == 100 })
 }
 
-// TestAListOfWhatIsKnownKeepsNoHandlerWaiting: a list that follows an expired watch puts other copies of unchanged objects
-// into the store, of which client-go tells only those that it takes for resyncing.
+// TestAListOfWhatIsKnownKeepsNoHandlerWaiting: a list that follows an expired watch puts other copies of unchanged
+// objects into the store, of which client-go tells only those that it takes for resyncing.
 func TestAListOfWhatIsKnownKeepsNoHandlerWaiting(t *testing.T) {
 	h := newHarness(t, pods(3)...)
 	var watches atomic.Int32

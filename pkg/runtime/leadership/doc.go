@@ -24,7 +24,7 @@
 //     process leaves a free lease to others for longer, the more it holds.
 //  8. If a lease shows that etcd was restored, all terms on that connection end at once, and no
 //     other begins: what the process has read and written there is of another history. The
-//     locks of another connection, which has read everything anew, replace them, as careful as
+//     locks of another connection, which has read everything again, replace them, as careful as
 //     these have become.
 //  9. Leadership itself starts and stops nothing. It settles after controllers were told what
 //     to do, and calls its [Runner] to synchronize when what may run has changed.

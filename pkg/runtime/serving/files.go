@@ -13,7 +13,7 @@ import (
 )
 
 // checkFiles refuses files that the libraries must not open: reading a named pipe would block without limit. Whether a
-// file exists is left to whoever reads it.
+// file exists is left to its reader.
 func checkFiles(c v1beta1.Serving) error {
 	type files struct {
 		field string
@@ -40,7 +40,7 @@ func checkFiles(c v1beta1.Serving) error {
 	return nil
 }
 
-// checkNamed is checkFiles for what a kubeconfig names. One that cannot be loaded is left to whoever loads it.
+// checkNamed is checkFiles for what a kubeconfig names. One that cannot be loaded is left to its loader.
 func checkNamed(kubeconfig string) error {
 	loaded, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {

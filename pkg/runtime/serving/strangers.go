@@ -124,9 +124,9 @@ func (s *strangers) end(address string) {
 	}
 }
 
-// trusting marks the connection of whoever is served a page that only some may read as one of somebody whom the API
-// server has authorized. It is called after authentication and authorization. A request that is merely authorized proves
-// nothing: anybody may ask for /version, and every account for what is below /api, which are not served here.
+// trusting marks the connection of a client that is served a page that only some may read as one of somebody whom the
+// API server has authorized. It is called after authentication and authorization. A request that is merely authorized
+// proves nothing: anybody may ask for /version, and every account for what is below /api, which are not served here.
 func (s *strangers) trusting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r.Context())

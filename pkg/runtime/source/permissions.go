@@ -12,8 +12,8 @@ const (
 	anybodyReads  fs.FileMode = 0o004
 )
 
-// secrets are what files hold that grant something to whoever reads them: private keys, and
-// the credentials in a kubeconfig.
+// secrets are contents of files that grant something to their readers: private keys, and the
+// credentials in a kubeconfig.
 var secrets = [][]byte{
 	[]byte("PRIVATE KEY-----"), []byte("client-key-data:"), []byte("token:"), []byte("password:"),
 }

@@ -11,8 +11,8 @@ import (
 	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// guarded is a collector whose panic is an error of whoever gathers. component-base collects in a goroutine of
-// its own, in which nobody else recovers it.
+// guarded is a collector whose panic is an error of gathering. component-base collects in a goroutine of its own, in
+// which nobody else recovers it.
 type guarded struct {
 	metrics.StableCollector
 	logged sync.Once

@@ -20,7 +20,7 @@ func (b *broken) CollectWithStability(ch chan<- metrics.Metric) {
 	ch <- metrics.NewLazyConstMetric(b.desc, metrics.GaugeValue, 1, "\xff")
 }
 
-// A collector that panics hides no other metric, and the scrape tells of it.
+// A collector that panics hides no other metric, and the scrape reports it.
 //
 // Pins MGR-192.
 func TestACollectorThatPanicsDoesNotEndTheProcess(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package results keeps what came of the faults that were injected (test/faults), over many runs of `make faults`.
 //
-//  1. Each run of a scenario adds to the file, fault by fault: how many faults its reference run reports, by pattern, how
-//     many of them were injected, and under which of them something was violated.
-//  2. A run of some faults of a scenario does not take away from an earlier one of more. So the file never says that more
-//     were injected than one run has.
+//  1. Each run of a scenario adds to the file, fault by fault: how many faults its reference run reports, by pattern,
+//     how many of them were injected, and under which of them something was violated.
+//  2. A run of some faults of a scenario does not take away from an earlier one of more. So the file never says that
+//     more were injected than one run has.
 //  3. A violation is kept. It is settled once the same fault was injected again and nothing was violated.
 //
 // docs/proof.md has it as a table.
