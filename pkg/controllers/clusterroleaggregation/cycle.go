@@ -2,6 +2,7 @@ package clusterroleaggregation
 
 import (
 	"errors"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
