@@ -153,10 +153,17 @@ func (g *v1alpha1Generator) text(rule rules.Rule, path string) node {
 		for _, value := range rule.Enum {
 			values = append(values, value)
 		}
+		if conversion.AcceptsEmpty(path) {
+			values = append(values, "")
+		}
 		n["enum"] = values
 	case rule.Pattern != nil:
 		n["maxLength"] = rule.Pattern.MaxLength
-		withPattern(n, rule.Pattern.Regexp.String(), rule.Pattern.Words)
+		expression := rule.Pattern.Regexp.String()
+		if conversion.AcceptsEmpty(path) {
+			expression = "^$|" + expression
+		}
+		withPattern(n, expression, rule.Pattern.Words)
 	}
 	return n
 }

@@ -86,6 +86,9 @@ func TestSchemaOfUpstreamAgreesWithLoad(t *testing.T) {
 		{v1alpha1Header + "KubeCloudShared: {NodeSyncPeriod: -1s}", true},
 		{v1alpha1Header + "podGCController: {terminatedPodGCThreshold: -1}", true},
 		{v1alpha1Header + "garbageCollectorController: {gcIgnoredResources: [{resource: events}]}", true},
+		{v1alpha1Header + "Generic: {ClientConnection: {contentType: ''}}", true},
+		{v1alpha1Header + "KubeCloudShared: {ClusterName: ''}", true},
+		{v1alpha1Header + "persistentVolumeBinderController: {volumeConfiguration: {flexVolumePluginDir: ''}}", true},
 
 		{"apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1", false},
 		{"apiVersion: kubecontrollermanager.config.k8s.io/v1\nkind: KubeControllerManagerConfiguration", false},
@@ -105,11 +108,9 @@ func TestSchemaOfUpstreamAgreesWithLoad(t *testing.T) {
 		{v1alpha1Header + "Generic: {Controllers: [cloud-node-controller]}", false},
 		{v1alpha1Header + "Generic: {Controllers: [null]}", false},
 		{v1alpha1Header + "Generic: {ClientConnection: {contentType: text/plain}}", false},
-		{v1alpha1Header + "Generic: {ClientConnection: {contentType: ''}}", false},
 		{v1alpha1Header + "Generic: {LeaderElection: {resourceName: Main}}", false},
 		{v1alpha1Header + "Generic: {LeaderElection: {resourceName: ''}}", false},
 		{v1alpha1Header + "Generic: {LeaderElection: {resourceNamespace: ''}}", false},
-		{v1alpha1Header + "persistentVolumeBinderController: {volumeConfiguration: {flexVolumePluginDir: ''}}", false},
 		{v1alpha1Header + "Generic: {LeaderElection: {leaderElect: 'true'}}", false},
 		{v1alpha1Header + "GarbageCollectorController: {GCIgnoredResources: [{Name: events}]}", false},
 	}

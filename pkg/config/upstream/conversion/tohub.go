@@ -86,6 +86,11 @@ func (c *converter) copied() {
 	}
 }
 
+// AcceptsEmpty reports whether a text of upstream's version that has a default may be empty, whatever else is set.
+func AcceptsEmpty(path string) bool {
+	return path == clusterNamePath || path == contentTypePath || path == flexVolumePath
+}
+
 // emptyToHub does what upstream does with a text that is empty, and that must not be empty here.
 func (c *converter) emptyToHub(path string) {
 	elects := c.in.Generic.LeaderElection.LeaderElect
