@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/component-helpers/node/util"
@@ -52,9 +51,6 @@ var errCloud = errors.New("the cloud is out of order")
 // deleted that is ready or whose instance was there all the time, none gets the ID of an earlier instance, and in the
 // end nodes are as the cloud has them.
 func TestWhateverHappensNodesAreAsTheirInstancesInTheEnd(t *testing.T) {
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
-	defer func() { utilruntime.ErrorHandlers = handlers }()
 	simulation.RunInBubbles(t, 30, func(t *testing.T, w *simulation.World) {
 		(&model{
 			World: w, t: t, cloud: fakecloud.The(),

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-helpers/node/util"
 
 	"kcmd.dev/pkg/config/gates"
@@ -40,9 +39,6 @@ var errCloud = errors.New("the cloud is out of order")
 // long, and the controller restarted, while the caches are behind. No node loses its route, and in the end there is one
 // for each, no other, and the conditions say so.
 func TestWhateverHappensEachNodeHasItsRouteInTheEnd(t *testing.T) {
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
-	defer func() { utilruntime.ErrorHandlers = handlers }()
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
 		watches := w.OneIn(2)
 		cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {

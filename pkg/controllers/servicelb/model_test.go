@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/ptr"
 
@@ -46,9 +45,6 @@ var errCloud = errors.New("the cloud is out of order")
 // take long, and the controller restarted, while the caches are behind. No Service loses the load balancer that it
 // wants, and in the end there is one for each, with the nodes as they are, and no other.
 func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
-	defer func() { utilruntime.ErrorHandlers = handlers }()
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, strips: w.OneIn(2)}).run()
 	})
