@@ -13,7 +13,7 @@ import (
 )
 
 // Queue records what a controller queues, in place of the loop that would work on it. A key is
-// printed as "key", "backlog key" or "key in 10s".
+// printed as "key", "backlog key", "key in 10s" or "backlog key in 10s".
 type Queue[K comparable] struct {
 	// Namespace is that of keys of which only the name is printed, none if empty.
 	Namespace string
@@ -38,6 +38,11 @@ func (q *Queue[K]) Add(key K) { q.record(queued[K]{key: key}) }
 // AddAfter records a key that is delayed.
 func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 	q.record(queued[K]{key: key, delayed: true, delay: delay})
+}
+
+// EnqueueAfter records a key that is delayed, if there is a delay.
+func (q *Queue[K]) EnqueueAfter(lane reconcile.Lane, key K, delay time.Duration) {
+	q.record(queued[K]{key: key, lane: lane, delayed: delay > 0, delay: delay})
 }
 
 // Take returns what was queued since it was called last, in order.
@@ -98,11 +103,11 @@ func (q *Queue[K]) print(entry queued[K]) string {
 	} else {
 		text = fmt.Sprint(entry.key)
 	}
-	switch {
-	case entry.delayed:
-		return fmt.Sprintf("%s in %v", text, entry.delay)
-	case entry.lane.IsBacklog():
-		return "backlog " + text
+	if entry.lane.IsBacklog() {
+		text = "backlog " + text
+	}
+	if entry.delayed {
+		text = fmt.Sprintf("%s in %v", text, entry.delay)
 	}
 	return text
 }

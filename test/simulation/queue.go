@@ -68,6 +68,9 @@ func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 	}
 }
 
+// EnqueueAfter implements reconcile.Queue.
+func (q *Queue[K]) EnqueueAfter(_ reconcile.Lane, key K, delay time.Duration) { q.AddAfter(key, delay) }
+
 // promote adds the keys that are due, and returns how many are to be reconciled.
 func (q *Queue[K]) promote() int {
 	q.mu.Lock()

@@ -52,9 +52,10 @@ type timed[K comparable] struct {
 	due  map[K]time.Time
 }
 
-func (q *timed[K]) Add(key K)                       { q.AddAfter(key, 0) }
-func (q *timed[K]) Enqueue(_ reconcile.Lane, key K) { q.AddAfter(key, 0) }
-func (q *timed[K]) AddAfter(key K, delay time.Duration) {
+func (q *timed[K]) Add(key K)                           { q.AddAfter(key, 0) }
+func (q *timed[K]) Enqueue(_ reconcile.Lane, key K)     { q.AddAfter(key, 0) }
+func (q *timed[K]) AddAfter(key K, delay time.Duration) { q.EnqueueAfter(reconcile.Fresh, key, delay) }
+func (q *timed[K]) EnqueueAfter(_ reconcile.Lane, key K, delay time.Duration) {
 	at := q.s.Clock.Now().Add(max(delay, 0))
 	if was, ok := q.due[key]; !ok {
 		q.keys = append(q.keys, key)

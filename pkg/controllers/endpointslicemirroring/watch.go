@@ -93,11 +93,7 @@ func (c *mirroringController) enqueue(lane reconcile.Lane, slice *discoveryv1.En
 		klog.Background().Error(err, "cannot find the Endpoints of an EndpointSlice", "endpointSlice", klog.KObj(slice))
 		return
 	}
-	if c.config.batchPeriod > 0 {
-		c.queue.AddAfter(id, c.config.batchPeriod)
-		return
-	}
-	c.queue.Enqueue(lane, id)
+	c.queue.EnqueueAfter(lane, id, c.config.batchPeriod)
 }
 
 // resume queues the Endpoints of a slice if the cache was stale when they were last

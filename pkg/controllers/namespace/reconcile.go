@@ -30,7 +30,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 		return err
 	}
 	if _, known := c.memory.recall(ns); !known { // the cache still shows one before it
-		c.observe(ns)
+		c.observe(reconcile.Fresh, ns)
 		return nil
 	}
 	ns, estimate, err := c.empty(ctx, ns)

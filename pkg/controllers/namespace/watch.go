@@ -11,14 +11,17 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// watch enqueues namespaces that are being deleted. There is no lane to choose, since all of
-// them are delayed.
+// watch enqueues namespaces that are being deleted.
 func (c *namespaceController) watch(namespaces cache.SharedIndexInformer) {
-	watch.Objects(namespaces, watch.Funcs[*corev1.Namespace]{
-		Add:    func(_ reconcile.Lane, ns *corev1.Namespace) { c.observe(ns) },
-		Update: func(_ reconcile.Lane, _, ns *corev1.Namespace) { c.observe(ns) },
+	watch.Objects(namespaces, c.namespaceFuncs())
+}
+
+func (c *namespaceController) namespaceFuncs() watch.Funcs[*corev1.Namespace] {
+	return watch.Funcs[*corev1.Namespace]{
+		Add:    c.observe,
+		Update: func(lane reconcile.Lane, _, ns *corev1.Namespace) { c.observe(lane, ns) },
 		Delete: func(ns *corev1.Namespace) { c.memory.forget(ns.Name) },
-	})
+	}
 }
 
 // watchPods enqueues a namespace when the last of the pods is gone that its sweep has left.
@@ -54,10 +57,10 @@ func (c *namespaceController) podsShown(namespace string) int {
 const settleTime = 5 * time.Second
 
 // observe enqueues a namespace that is being deleted, for after its settleTime.
-func (c *namespaceController) observe(ns *corev1.Namespace) {
+func (c *namespaceController) observe(lane reconcile.Lane, ns *corev1.Namespace) {
 	if ns.DeletionTimestamp == nil {
 		return
 	}
 	c.memory.observe(ns, c.Clock.Now())
-	c.queue.AddAfter(ns.Name, settleTime)
+	c.queue.EnqueueAfter(lane, ns.Name, settleTime)
 }

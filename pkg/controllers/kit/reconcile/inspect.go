@@ -141,7 +141,7 @@ func (l *lanes[K]) holdings() map[K]holding {
 	defer l.mu.Unlock()
 	all := make(map[K]holding, len(l.delayed)+len(l.waiting))
 	for key, at := range l.delayed {
-		all[key] = holding{state: controller.KeyDelayed, until: at.due, trigger: trigger{event: at.event}}
+		all[key] = holding{state: controller.KeyDelayed, until: at.due, trigger: at.lane.trigger}
 	}
 	for key, at := range l.waiting {
 		all[key] = holding{state: controller.KeyQueued, since: at.since, trigger: at.lane.trigger}

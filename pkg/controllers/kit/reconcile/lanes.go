@@ -28,6 +28,9 @@ var (
 	Backlog = Lane{priority: backlog}
 )
 
+// freshly is the fresh lane for a key that no object brought.
+func freshly(event Event) Lane { return Lane{priority: fresh, trigger: trigger{event: event}} }
+
 // IsBacklog reports whether the lane is the backlog, with whatever trigger.
 func (l Lane) IsBacklog() bool { return l.priority == backlog }
 
@@ -86,13 +89,13 @@ func (l *lanes[K]) announce(key K, lane Lane) {
 	l.announced[key] = lane
 }
 
-// take returns and forgets the announced lane of a key. Unannounced keys are fresh: they come
-// from retries and timers.
+// take returns and forgets the announced lane of a key. Keys that are not announced come from retries and timers, and
+// have the lane that they were delayed with.
 func (l *lanes[K]) take(key K) Lane {
 	at := l.arrived(key)
 	lane, announced := l.announced[key]
 	if !announced {
-		return Lane{priority: fresh, trigger: trigger{event: at.event}}
+		return at.lane
 	}
 	delete(l.announced, key)
 	return lane
@@ -108,13 +111,15 @@ func (l *lanes[K]) arrived(key K) delay {
 	return at
 }
 
-// delay records when a key is added. The work queue keeps the earlier of two times.
-func (l *lanes[K]) delay(key K, due time.Time, event Event) {
+// delay records when a key is added, and in which lane.
+func (l *lanes[K]) delay(key K, due time.Time, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, ok := l.delayed[key]; !ok || due.Before(at.due) {
-		l.delayed[key] = delay{due: due, event: event}
+	next := delay{due: due, lane: lane}
+	if at, delayed := l.delayed[key]; delayed {
+		next = at.and(next)
 	}
+	l.delayed[key] = next
 }
 
 // takeTrigger returns why a key that was popped had been waiting, and forgets it.

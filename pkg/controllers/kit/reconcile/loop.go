@@ -127,17 +127,19 @@ func (l *Loop[K]) Enqueue(lane Lane, key K) {
 	l.queue.Add(key)
 }
 
-// AddAfter enqueues a key once the delay has passed. A key that is already waiting keeps the
+// AddAfter enqueues a key in the fresh lane once the delay has passed. A key that is already waiting keeps the
 // earlier time.
-func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.addAfter(key, delay, Timer) }
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.EnqueueAfter(freshly(Timer), key, delay) }
 
-func (l *Loop[K]) addAfter(key K, delay time.Duration, event Event) {
+// EnqueueAfter enqueues a key in a lane once the delay has passed. A key that is already waiting keeps the earlier time
+// and the fresh lane.
+func (l *Loop[K]) EnqueueAfter(lane Lane, key K, delay time.Duration) {
 	if delay <= 0 {
-		l.Enqueue(Lane{priority: fresh, trigger: trigger{event: event}}, key)
+		l.Enqueue(lane, key)
 		return
 	}
 	due := l.clock.Now().Add(delay)
-	l.lanes.delay(key, due, event)
+	l.lanes.delay(key, due, lane)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.delayed == nil {
@@ -156,7 +158,7 @@ func (l *Loop[K]) AddRateLimited(key K) {
 
 func (l *Loop[K]) retryAfter(key K, delay time.Duration) {
 	l.metrics.retries.Inc()
-	l.addAfter(key, delay, Retry)
+	l.EnqueueAfter(freshly(Retry), key, delay)
 }
 
 // Retries returns the number of times in a row that a key failed or had to wait.
@@ -288,7 +290,7 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 			"key", key, "retries", l.options.MaxRetries, "retryAfter", RetryDroppedAfter)
 		l.record.failed(key, err)
 		l.forget(key)
-		l.addAfter(key, RetryDroppedAfter, Retry)
+		l.EnqueueAfter(freshly(Retry), key, RetryDroppedAfter)
 		return true
 	}
 	l.record.failed(key, err)

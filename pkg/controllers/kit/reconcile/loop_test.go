@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,62 @@ func TestFreshKeysOvertakeTheBacklog(t *testing.T) {
 	}
 	if s := l.Inspect(); s.Depth != 0 || s.Backlog != 0 {
 		t.Errorf("keys are left: %+v", s)
+	}
+}
+
+// What was replayed waits behind what changed also if both are delayed; what changed wins, whichever came first. Pins
+// WL-101.
+func TestDelayedKeysKeepTheirLane(t *testing.T) {
+	for name, beforeRun := range map[string]bool{"delayed before the loop runs": true, "delayed while it runs": false} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			seen, hold := make(chan string, 100), make(chan struct{})
+			l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(_ context.Context, key string) error {
+				if key == "first" {
+					<-hold
+				}
+				seen <- key
+				return nil
+			})
+			delayAll := func() {
+				l.EnqueueAfter(reconcile.Backlog, "first", time.Second)
+				for i := range 5 {
+					l.EnqueueAfter(reconcile.Backlog, fmt.Sprint("old", i), time.Minute)
+				}
+				l.AddAfter("old3", time.Hour)                         // something happened to a key that was replayed
+				l.AddAfter("old4", 30*time.Second)                    // the same, and sooner
+				l.AddAfter("new", 2*time.Minute)                      // was delayed last
+				l.EnqueueAfter(reconcile.Backlog, "new", time.Minute) // and was replayed as well
+			}
+			if beforeRun {
+				delayAll()
+			}
+			r := start(env, l)
+			defer r.end(t)
+			if !beforeRun {
+				controllertest.Eventually(t, "the loop runs", func() bool { return !l.Inspect().Began.IsZero() })
+				delayAll()
+			}
+			controllertest.Eventually(t, "a key waits", env.Clock.HasWaiters)
+			env.Clock.Step(time.Second)
+			controllertest.Eventually(t, "the worker is busy", func() bool { return len(l.Inspect().InFlight) == 1 })
+			env.Clock.Step(time.Minute)
+			controllertest.Eventually(t, "all keys have been added", func() bool { return l.Inspect().Depth == 6 })
+			if got := l.Inspect().Backlog; got != 3 {
+				t.Errorf("%d keys are in the backlog, want old0 to old2", got)
+			}
+			close(hold)
+			fresh := map[string]bool{}
+			if got := receive(t, seen, "not worked on"); got != "first" {
+				t.Fatalf("got %s", got)
+			}
+			for range 3 {
+				fresh[receive(t, seen, "not all keys were worked on")] = true
+			}
+			if want := map[string]bool{"old3": true, "old4": true, "new": true}; !maps.Equal(fresh, want) {
+				t.Errorf("the first keys were %v, want %v", fresh, want)
+			}
+		})
 	}
 }
 

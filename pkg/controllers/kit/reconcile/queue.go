@@ -9,8 +9,11 @@ type Queue[K comparable] interface {
 	Add(key K)
 	// Enqueue enqueues a key in a lane.
 	Enqueue(lane Lane, key K)
-	// AddAfter enqueues a key once the delay has passed. A key that is already waiting keeps the earlier time.
+	// AddAfter enqueues a key in the fresh lane once the delay has passed. A key that is already waiting keeps the
+	// earlier time.
 	AddAfter(key K, delay time.Duration)
+	// EnqueueAfter does the same in a lane. A key that is already waiting for the fresh lane keeps that, too.
+	EnqueueAfter(lane Lane, key K, delay time.Duration)
 }
 
 var _ Queue[string] = (*Loop[string])(nil)

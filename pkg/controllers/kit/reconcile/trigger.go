@@ -108,6 +108,17 @@ func (t trigger) concernsNewObject(key any) bool {
 
 // delay is a key that is added later.
 type delay struct {
-	due   time.Time
-	event Event // Timer or Retry
+	due  time.Time
+	lane Lane
+}
+
+// and combines two delays of a key. The work queue keeps the earlier time; Fresh wins over Backlog.
+func (d delay) and(other delay) delay {
+	if other.due.Before(d.due) {
+		d, other = other, d
+	}
+	if d.lane.IsBacklog() && !other.lane.IsBacklog() {
+		d.lane = other.lane
+	}
+	return d
 }
