@@ -4,10 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,22 +50,6 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("round trip (-want +got):\n%s", difference)
 		}
 	})
-}
-
-// loadBounded fails if Load takes more than a second, or allocates more than 200 MiB, which
-// does not depend on when memory is collected.
-func loadBounded(t *testing.T, data []byte) (*Document, error) {
-	t.Helper()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	start := time.Now()
-	doc, err := Load("f.yaml", data)
-	took := time.Since(start)
-	runtime.ReadMemStats(&after)
-	if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; took > slowest || allocated > mostMiB {
-		t.Fatalf("%d bytes took %s and %d MiB", len(data), took, allocated)
-	}
-	return doc, err
 }
 
 func yamlFiles(f *testing.F, folder string) [][]byte {

@@ -2,11 +2,5 @@
 
 package config
 
-import "time"
-
-// What Load may take of a hostile file: a second, with room for the instrumentation of
-// fuzzing and for other tests on the same machine, and 200 MiB.
-const (
-	slowest = 5 * time.Second
-	mostMiB = 200
-)
+// raceDetector is whether the tests run under it.
+const raceDetector = false

@@ -2,10 +2,5 @@
 
 package config
 
-import "time"
-
-// The race detector makes everything slower, and pools of memory forget what they hold.
-const (
-	slowest = time.Minute
-	mostMiB = 1000
-)
+// raceDetector is whether the tests run under it.
+const raceDetector = true
