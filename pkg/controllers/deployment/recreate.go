@@ -65,8 +65,8 @@ func (r *reconciliation) oldPodsRun() (bool, error) {
 	return false, nil
 }
 
-// mayHavePods reports whether a ReplicaSet without replicas has pods. One whose controller has not seen its present size
-// may be given pods right now.
+// mayHavePods reports whether a ReplicaSet without replicas has pods. One whose controller has not seen its present
+// size may be given pods right now.
 func mayHavePods(rs *appsv1.ReplicaSet) bool {
 	return rs.Status.Replicas > 0 || rs.Generation > rs.Status.ObservedGeneration
 }
@@ -77,9 +77,9 @@ func anyRunning(all []*corev1.Pod) bool {
 	return slices.ContainsFunc(all, func(pod *corev1.Pod) bool { return !pods.IsTerminal(pod) })
 }
 
-// confirmShutdown reports whether the API server, too, has no old ReplicaSet that has or may be given pods, and no pod of
-// one that may be running. The cache may lack both. They are listed once per rollout: right before the new ReplicaSet
-// gets its first pods.
+// confirmShutdown reports whether the API server, too, has no old ReplicaSet that has or may be given pods, and no pod
+// of one that may be running. The cache may lack both. They are listed once per rollout: right before the new
+// ReplicaSet gets its first pods.
 func (r *reconciliation) confirmShutdown(ctx context.Context) (bool, error) {
 	if !startsPods(r.d, r.sets) {
 		return true, nil

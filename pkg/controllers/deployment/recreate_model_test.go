@@ -15,9 +15,9 @@ import (
 )
 
 // TestARecreationNeverRunsTwoVersions has caches of a Deployment with the strategy Recreate lack pods and ReplicaSets
-// that exist, while its template and its replicas are edited. No ReplicaSet is given its first pods while one of another
-// ReplicaSet of the Deployment may be running. What has a Deployment follow its replicas instead, a pause or a rollback
-// by annotation, is left out. Pins DEP-72.
+// that exist, while its template and its replicas are edited. No ReplicaSet is given its first pods while one of
+// another ReplicaSet of the Deployment may be running. A pause and a rollback by annotation, which do not wait for old
+// pods, are left out. Pins DEP-72.
 func TestARecreationNeverRunsTwoVersions(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		m := &model{World: w}

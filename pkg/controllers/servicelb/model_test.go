@@ -50,9 +50,9 @@ type model struct {
 var errCloud = errors.New("the cloud is out of order")
 
 // TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd has Services and nodes change, calls of the cloud fail or
-// take long, and the controller restarted, while the caches are behind, or lack objects that exist. No Service loses the
-// load balancer that it wants, no load balancer loses a node that exists (SLB-38), and in the end there is one for each,
-// with the nodes as they are, and no other.
+// take long, and the controller restarted, while the caches are behind, or lack objects that exist. No Service loses
+// the load balancer that it wants, no load balancer loses a node that exists (SLB-38), and in the end there is one for
+// each, with the nodes as they are, and no other.
 func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{
