@@ -81,7 +81,7 @@ func TestRecreateWaitsForOldPodsThatTheCacheLacks(t *testing.T) {
 	}
 }
 
-// The API server is asked once per rollout, right before the new ReplicaSet gets the first pods. Pins DEP-72.
+// The API server answers once per rollout, right before the new ReplicaSet gets the first pods. Pins DEP-72.
 func TestOnlyTheStartOfNewPodsIsConfirmed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		d     *appsv1.Deployment

@@ -57,7 +57,7 @@ func newUnshown(s *Session) *unshown {
 	}
 }
 
-// find returns those nodes of the names that exist. A failure is the answer to whoever comes within the next second,
+// find returns those nodes of the names that exist. A failure is the answer to all calls within the next second,
 // as there may be thousands of Services.
 func (u *unshown) find(names []string) ([]*corev1.Node, error) {
 	u.mu.Lock()
