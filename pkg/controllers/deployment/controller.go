@@ -21,7 +21,7 @@
 //  6. A key that fails more than 15 times in a row is dropped until its next event. An error
 //     because the namespace is being deleted is not a failure.
 //  7. Pods are never written. They are only counted, to decide whether a recreation has to wait
-//     for old ones.
+//     for old ones. That none runs is confirmed by a live list before new ones are started.
 //
 // Behaviour: docs/specs/deployment-controller.md.
 package deployment

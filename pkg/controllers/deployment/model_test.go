@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
@@ -171,18 +172,26 @@ func (m *model) user() {
 }
 
 // TestWhateverHappensTheRolloutIsCompleteInTheEnd has pods fail, ReplicaSets changed and deleted, specs edited, rolled
-// back and paused, requests fail and the controller restarted, while the caches are behind.
+// back and paused, requests fail and the controller restarted, while the caches are behind, or lack objects that exist.
 func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
-	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
+	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
+		m := &model{World: w}
+		if m.OneIn(2) {
+			m.Lossy = func(runtime.Object) bool { return m.OneIn(3) }
+		}
+		m.play(t, m.randomDeployment, m.user)
+		m.check(t)
+	})
 }
 
-func (m *model) run(t *testing.T) {
+// play is a whole history, which begins with a Deployment.
+func (m *model) play(t *testing.T, first func() *appsv1.Deployment, user func()) {
 	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(4)}
 	cfg := config{concurrentSyncs: 1, terminatingReplicas: m.Rand.IntN(2) == 0}
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		return simulation.StartOwners(m.World, must.Get(newController(env, cfg))(t).owners, left)
 	}
-	m.Create(m.randomDeployment())
+	m.Create(first())
 	m.Begin()
 	m.Play(func() {
 		switch m.Rand.IntN(5) {
@@ -193,12 +202,11 @@ func (m *model) run(t *testing.T) {
 		default:
 			m.kubelet.Act(false)
 		}
-	}, m.user)
+	}, user)
 	if d, ok := m.deployment(); ok {
 		simulation.Change(m.World, d, func(d *appsv1.Deployment) { d.Spec.Paused = false })
 	}
 	m.Settle(5*time.Minute, func() bool { return m.CollectGarbage() || m.sets(true) || m.kubelet.Act(true) })
-	m.check(t)
 }
 
 func (m *model) check(t *testing.T) {

@@ -479,7 +479,7 @@ func TestRecreateWaitsForOldPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.reconcile(t)
-	h.WantRequests(t, "create replicasets", "update deployments/status")
+	h.WantRequests(t, "list replicasets", "list pods", "create replicasets", "update deployments/status")
 	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set "+hashName(h.deployment(t))+" from 0 to 10")
 }
 
@@ -493,7 +493,7 @@ func TestRecreateWaitsUntilTheOldSetsWereSeen(t *testing.T) {
 	h.WantRequests(t)
 	h.changed(t, "web-1", observed(0, 0, 0))
 	h.reconcile(t)
-	h.WantRequests(t, "create replicasets", "update deployments/status")
+	h.WantRequests(t, "list replicasets", "list pods", "create replicasets", "update deployments/status")
 }
 
 // An API server that does not know a number drops it, and an update without effect is no event. Pins DEP-65.
@@ -516,7 +516,7 @@ func TestTheDeadlineIsWatchedThoughTheStatusIsNotStored(t *testing.T) {
 func TestRecreateScalesUpAnEarlierSet(t *testing.T) {
 	h := newHarness(t, makeDeployment(10, recreating), makeSet(1, 0), makeSet(2, 0))
 	h.reconcile(t)
-	h.WantRequests(t, "update replicasets", "update replicasets", "update deployments/status")
+	h.WantRequests(t, "update replicasets", "list replicasets", "list pods", "update replicasets", "update deployments/status")
 	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set web-1 from 0 to 10")
 }
 
@@ -630,7 +630,7 @@ func TestTheOnlyRequests(t *testing.T) {
 		"rolls": {[]runtime.Object{makeDeployment(10, image("v2")), makeSet(1, 10, current)},
 			[]string{"create replicasets", "update deployments/status", "update replicasets"}},
 		"recreates": {[]runtime.Object{makeDeployment(10, image("v2"), recreating), makeSet(1, 10, current)},
-			[]string{"create replicasets", "update deployments/status", "update replicasets"}},
+			[]string{"create replicasets", "list pods", "list replicasets", "update deployments/status", "update replicasets"}},
 		"scales": {[]runtime.Object{makeDeployment(20), makeSet(1, 10, current)},
 			[]string{"update deployments/status", "update replicasets"}},
 		"tidies up": {[]runtime.Object{makeDeployment(10, image("v2"), noHistory), makeSet(1, 0), makeSet(2, 10, current)},

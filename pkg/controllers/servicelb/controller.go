@@ -77,5 +77,6 @@ func (c config) build(s *cloud.Session) ([]cloud.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []cloud.Part{cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.workers, m) })}, nil
+	run := cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.workers, m) })
+	return []cloud.Part{run, s.RecheckHosts}, nil
 }

@@ -37,16 +37,28 @@ type model struct {
 	strips bool
 	// had are the Services with a load balancer, unwanted those that did not want one at any time.
 	had, unwanted map[types.UID]bool
+	// steady is whether no calls are held, so that none comes late with former nodes, and no nodes may be missed.
+	steady bool
+	// called are the Services, by key, for whose load balancer this instance has set the nodes.
+	called map[string]bool
+	// behind are the nodes that were behind the load balancer of each Service, as far as this instance has set them, and
+	// left those that were excluded or deleted at any time, or that have the name of one which may still be removed.
+	behind map[types.UID]map[types.UID]bool
+	left   map[types.UID]bool
 }
 
 var errCloud = errors.New("the cloud is out of order")
 
 // TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd has Services and nodes change, calls of the cloud fail or
-// take long, and the controller restarted, while the caches are behind. No Service loses the load balancer that it
-// wants, and in the end there is one for each, with the nodes as they are, and no other.
+// take long, and the controller restarted, while the caches are behind, or lack objects that exist. No Service loses
+// the load balancer that it wants, no load balancer loses a node that exists (SLB-38), and in the end there is one for
+// each, with the nodes as they are, and no other.
 func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
-		(&model{World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, strips: w.OneIn(2)}).run()
+		(&model{
+			World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, left: map[types.UID]bool{},
+			strips: w.OneIn(2), steady: w.OneIn(2),
+		}).run()
 	})
 }
 
@@ -79,6 +91,7 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 		m.runs.Stop()
 	}
 	m.starts++
+	m.called, m.behind = map[string]bool{}, nil
 	m.runs = simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
 		return must.Get(newController(env, configWith(1)))(m.t)
 	})
@@ -96,6 +109,9 @@ func (m *model) trouble(what string) (refused, lost error) {
 		case 1:
 			lost = errCloud
 		}
+	}
+	if method, service, _ := strings.Cut(what, " "); refused == nil {
+		m.called[service] = m.called[service] || method == "EnsureLoadBalancer" || method == "UpdateLoadBalancer"
 	}
 	m.Note("cloud: %s -> %v, %v", what, refused, lost)
 	return refused, lost
@@ -117,7 +133,7 @@ func (m *model) others() {
 	case 1:
 		m.users()
 	case 2:
-		if m.hold == nil {
+		if m.hold == nil && !m.steady {
 			m.hold = m.cloud.Hold([]string{"EnsureLoadBalancer ", "EnsureLoadBalancer", "EnsureLoadBalancerDeleted"}[m.Rand.IntN(3)])
 		}
 	case 3:
@@ -131,8 +147,13 @@ func (m *model) nodes() {
 	node, ok := simulation.Get[*corev1.Node](m.World, "", name)
 	switch {
 	case !ok:
-		m.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		created := m.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}).(*corev1.Node)
+		m.left[created.UID] = slices.ContainsFunc(simulation.All[*corev1.Service](m.World), func(s *corev1.Service) bool {
+			hosts, _ := m.cloud.Hosts(s)
+			return slices.Contains(hosts, name) // which was another one
+		})
 	case m.OneIn(3):
+		m.left[node.UID] = true
 		m.Delete(node, nil)
 	case m.OneIn(2):
 		m.Note("node %s: provider ID", name)
@@ -142,6 +163,7 @@ func (m *model) nodes() {
 		simulation.Change(m.World, node, func(n *corev1.Node) {
 			if n.Labels = nil; m.OneIn(2) {
 				n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+				m.left[node.UID] = true
 			}
 		})
 	}
@@ -205,6 +227,29 @@ func (m *model) observe() {
 		}
 	}
 	m.had = has
+	if m.steady {
+		m.observeNodes()
+	}
+}
+
+// observeNodes checks that no load balancer has lost a node that has existed, and was not excluded, all the time.
+func (m *model) observeNodes() {
+	before := m.behind
+	m.behind = map[types.UID]map[types.UID]bool{}
+	for _, s := range simulation.All[*corev1.Service](m.World) {
+		hosts, ok := m.cloud.Hosts(s)
+		if !ok || !wants(s) || !m.called[s.Namespace+"/"+s.Name] {
+			continue
+		}
+		behind := map[types.UID]bool{}
+		for _, node := range simulation.All[*corev1.Node](m.World) {
+			behind[node.UID] = slices.Contains(hosts, node.Name)
+			if before[s.UID][node.UID] && !behind[node.UID] && !m.left[node.UID] {
+				m.t.Errorf("the load balancer of %s has lost node %s", s.Name, node.Name)
+			}
+		}
+		m.behind[s.UID] = behind
+	}
 }
 
 func (m *model) check() {

@@ -10,7 +10,8 @@
 //     the factory when the instance runs, from the file as it was when the instance was built.
 //  2. The library reads the shared caches, through the scope of the instance: its handlers are
 //     removed with the scope, and it sends no LIST. That a Service is gone is confirmed by a live
-//     read, since its load balancer is deleted then. The library writes through the fenced client of
+//     read, since its load balancer is deleted then, and that a node is gone, since all load
+//     balancers lose it. The library writes through the fenced client of
 //     the instance, by the UID of what it works on; like calls of the provider, its requests end
 //     when the instance is fenced. A Service that it has written is not read again before the cache
 //     shows that. Its events go through the recorder of the instance.

@@ -2,7 +2,10 @@ package cloud
 
 import (
 	"maps"
+	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,19 +13,52 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/cloud-provider/controllers/service"
 )
 
 // Hosts are the nodes of the scope, for a controller of load balancers. For each Service, even after its deletion, the
 // library keeps the list of nodes that it last passed to the provider, and with it former states of all nodes. To save
 // that memory, it gets nodes reduced to the fields it compares, and the same one until such a field changes. The
-// provider gets complete nodes, see guard.whole.
+// provider gets complete nodes, see guard.whole. A node that the cache no longer shows is left out only if it is gone,
+// see unshown. The parts of the controller have to include RecheckHosts.
 func (s *Session) Hosts() coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
-	return nodeInformer{shared, &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}}}
+	s.guard.unshown = newUnshown(s)
+	lister := &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}, unshown: s.guard.unshown}
+	return hostInformer{shared, lister, s.guard.unshown}
+}
+
+type hostInformer struct {
+	coreinformers.NodeInformer
+	lister  corelisters.NodeLister
+	unshown *unshown
+}
+
+// Lister implements coreinformers.NodeInformer.
+func (h hostInformer) Lister() corelisters.NodeLister { return h.lister }
+
+// Informer implements coreinformers.NodeInformer.
+func (h hostInformer) Informer() cache.SharedIndexInformer {
+	return watchedHosts{h.NodeInformer.Informer(), h.unshown}
+}
+
+type watchedHosts struct {
+	cache.SharedIndexInformer
+	unshown *unshown
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (w watchedHosts) AddEventHandlerWithResyncPeriod(
+	h cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	w.unshown.again.Store(&h)
+	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, period)
 }
 
 type hostLister struct {
 	corelisters.NodeLister
+	unshown *unshown
 
 	mu    sync.Mutex
 	hosts map[string]host // by name of the node
@@ -35,6 +71,7 @@ type host struct {
 }
 
 // List implements corelisters.NodeLister. The library lists all nodes for each Service whenever a node comes or goes.
+// An error has it repeat that later.
 func (l *hostLister) List(selector labels.Selector) ([]*corev1.Node, error) {
 	all, err := l.NodeLister.List(selector)
 	if err != nil {
@@ -46,10 +83,45 @@ func (l *hostLister) List(selector labels.Selector) ([]*corev1.Node, error) {
 	for _, node := range all {
 		listed = append(listed, l.hostFor(node))
 	}
-	if len(l.hosts) > len(all) {
-		l.forgetOthers(all)
+	if len(l.hosts) == len(all) {
+		l.unshown.shown()
+		return listed, nil
 	}
+	found, err := l.unshown.find(l.missing(all))
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range found {
+		listed = append(listed, l.hostFor(node))
+	}
+	l.forgetOthers(listed)
 	return listed, nil
+}
+
+// missing returns the names of the hosts that nodes lack, and that load balancers would lose therefore.
+func (l *hostLister) missing(nodes []*corev1.Node) []string {
+	shown := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		shown[node.Name] = true
+	}
+	var names []string
+	for name, host := range l.hosts {
+		if !shown[name] && serves(host.Node) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// serves reports whether the library puts a node behind load balancers.
+func serves(node *corev1.Node) bool {
+	if value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]; labelled {
+		if excluded, err := strconv.ParseBool(value); err != nil || excluded {
+			return false
+		}
+	}
+	isTainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == service.ToBeDeletedTaint })
+	return node.DeletionTimestamp == nil && !isTainted
 }
 
 // hostFor returns the host for a node, which is another one only if the library would read something else.
@@ -94,12 +166,19 @@ func isHost(host, node *corev1.Node) bool {
 
 // whole returns the nodes of hosts, by name. One that is gone by now is left out: its deletion makes the library update
 // the load balancer.
-func (g *guard) whole(hosts []*corev1.Node) []*corev1.Node {
+func (g *guard) whole(hosts []*corev1.Node) ([]*corev1.Node, error) {
 	var nodes []*corev1.Node
+	var missing []string
 	for _, host := range hosts {
 		if node, err := g.nodes.Get(host.Name); err == nil {
 			nodes = append(nodes, node)
+		} else {
+			missing = append(missing, host.Name)
 		}
 	}
-	return nodes
+	if len(missing) == 0 {
+		return nodes, nil
+	}
+	found, err := g.unshown.find(missing)
+	return append(nodes, found...), err
 }

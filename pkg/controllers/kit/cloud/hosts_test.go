@@ -36,7 +36,7 @@ func TestHostsChangeWithWhatTheLibraryReads(t *testing.T) {
 			before.ResourceVersion, before.Spec.ProviderID = "1", "fake://1"
 			env := controllertest.New(t)
 			env.Cache(t, before, nodeOf("gone", "3"))
-			lister := (&Session{Env: env.Env}).Hosts().Lister()
+			lister := newSession(t, env).Hosts().Lister()
 			list := func() []*corev1.Node {
 				hosts, err := lister.List(labels.Everything())
 				if err != nil {
@@ -103,6 +103,7 @@ func TestTheProviderGetsWholeNodes(t *testing.T) {
 			env, w, provider := controllertest.New(t), newWorld(t), &taking{}
 			env.Cache(t, node)
 			w.nodes = env.Informers.Core().V1().Nodes().Lister()
+			w.unshown = newUnshown(&Session{Env: env.Env, Client: env.Client, guard: w.guard})
 			balancer, _ := guarded{provider, w.guard}.LoadBalancer()
 			if err := call(balancer); err != nil {
 				t.Fatal(err)

@@ -72,7 +72,11 @@ func (b balancer) EnsureLoadBalancer(
 ) (*corev1.LoadBalancerStatus, error) {
 	defer b.guard.backends.set(service)()
 	ensure := func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
-		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
+		whole, err := b.guard.whole(nodes)
+		if err != nil {
+			return nil, err
+		}
+		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, whole)
 	}
 	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), ensure)
 }
@@ -83,7 +87,11 @@ func (b balancer) UpdateLoadBalancer(
 ) error {
 	defer b.guard.backends.set(service)()
 	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
-		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
+		whole, err := b.guard.whole(nodes)
+		if err != nil {
+			return err
+		}
+		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, whole)
 	})
 }
 
