@@ -52,7 +52,8 @@ func unread(t *testing.T, address string, requests int) {
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 }
 
-// Who sends many requests on each connection and reads no response has the process keep only a few of them. Pins MGR-230.
+// Who sends many requests on each connection and reads no response has the process keep only a few of them.
+// Pins MGR-230.
 func TestWhoReadsNoResponseHasFewRequestsKept(t *testing.T) {
 	s, c := served(t, nil), settings(t)
 	apply(t, s, c)
