@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/serving"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/telemetry"
@@ -32,11 +33,36 @@ func (r *Runtime) endpointFileChanged(ctx context.Context, change source.Change)
 		}
 	}
 	if slices.Contains(serving.ReviewFiles(c.Serving), change.Path) {
-		renewed, err := r.server.Renew(ctx)
-		if err != nil {
-			logger.Error(err, "The kubeconfig for reviews of requests has changed and cannot be used")
-		} else {
-			renewed.Commit(ctx)
-		}
+		r.renewReviews(ctx)
 	}
+}
+
+// renewReviews has requests reviewed with the kubeconfigs for that as they are now. If they cannot be used, the endpoint
+// does not change, and what they name is watched: it may come after them.
+func (r *Runtime) renewReviews(ctx context.Context) {
+	was, failure := r.rotation.reviews, ""
+	renewed, err := r.server.Renew(ctx)
+	if err == nil {
+		renewed.Commit(ctx)
+	} else if failure = err.Error(); failure != was {
+		klog.FromContext(ctx).Error(err, "The kubeconfig for reviews of requests has changed and cannot be used; the previous one stays in use",
+			"files", serving.ReviewFiles(r.document.Config.Serving))
+	}
+	if r.rotation.reviews = failure; failure != was {
+		r.watchFiles()
+	}
+}
+
+// awaitedByReviews are the files that the kubeconfigs for reviews name, while these cannot be used.
+func (r *Runtime) awaitedByReviews() []string {
+	if r.rotation.reviews == "" {
+		return nil
+	}
+	var paths []string
+	for _, kubeconfig := range serving.ReviewFiles(r.document.Config.Serving) {
+		// Even if loading fails, the files that were found are known.
+		access, _ := clients.LoadAccess(clients.Source{Kubeconfig: kubeconfig}, r.options.Clock.Now())
+		paths = append(paths, access.Files...)
+	}
+	return paths
 }

@@ -38,12 +38,15 @@ import (
 //     changes: it may have arrived before them. What was rejected because of the API server
 //     is tried again when a proof succeeds. Whatever else may be the reason, such as a port in
 //     use, it is tried again every ten minutes.
+//  5. Kubeconfigs for reviews of requests that cannot be used change nothing, and are tried again when any
+//     file changes that the process reads, or that they name.
 type rotation struct {
 	rejected *rejected         // waits for its files
 	judged   *rejected         // the newest that was checked
 	edit     retry             // of the configuration that was rejected
 	access   retry             // of credentials for another server or user
 	endpoint map[string]string // states of the files of the endpoint, which the configuration in force names
+	reviews  string            // why the kubeconfigs for reviews, which have changed, cannot be used; empty if they are
 }
 
 // rejected is a configuration that waits for its files.
@@ -59,6 +62,7 @@ func (r *Runtime) watchFiles() {
 	paths = append(paths, r.connection.Files()...)
 	paths = append(paths, r.credentials.Found()...)
 	paths = append(paths, endpointFiles(r.document.Config)...)
+	paths = append(paths, r.awaitedByReviews()...)
 	if r.rotation.rejected != nil {
 		for path := range r.rotation.rejected.states {
 			paths = append(paths, path)
@@ -85,6 +89,8 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 	}
 	if slices.Contains(endpointFiles(r.document.Config), change.Path) && r.rotation.news(change) {
 		r.endpointFileChanged(ctx, change)
+	} else if r.rotation.reviews != "" {
+		r.renewReviews(ctx)
 	}
 }
 

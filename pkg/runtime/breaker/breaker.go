@@ -77,8 +77,8 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 		return 0, nil
 	}
 	n, cached, filled := caches.Undeleted(of, namespace, name)
-	if cached && !filled && s.stops {
-		return 0, fmt.Errorf("deletion of %s refused: their cache is not filled yet, and so it is not known what share of them is deleted", of)
+	if cached && !filled {
+		return 0, s.uncounted(of)
 	}
 	if n == 0 {
 		return 0, nil
@@ -118,7 +118,10 @@ func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, 
 	}
 	sofar := k.tally.within(s.window, now)
 	if sofar+n > s.minimum && k.isOutdated(sofar+n, s, now) {
-		all, _, _ := caches.Undeleted(of, "", "")
+		all, _, filled := caches.Undeleted(of, "", "")
+		if !filled { // since Ask
+			return 0, nil, s.uncounted(of)
+		}
 		k.objects, k.counted = all+sofar, now
 	}
 	if sofar+n <= s.minimum || sofar+n <= s.limit(k.objects) {
@@ -168,6 +171,15 @@ func (b *Breaker) connectedLocked(caches Caches) {
 func (k *kind) isOutdated(deletions int, s *settings, now time.Time) bool {
 	age := now.Sub(k.counted)
 	return age >= s.window || age >= s.window/steps && deletions > s.limit(k.objects)
+}
+
+// uncounted is what becomes of a deletion while nobody knows how many objects there are: it is refused and tried again,
+// or in the mode Warn not counted.
+func (s *settings) uncounted(of schema.GroupResource) error {
+	if !s.stops {
+		return nil
+	}
+	return fmt.Errorf("deletion of %s refused: their cache is not filled yet, and so it is not known what share of them is deleted", of)
 }
 
 func refusal(of schema.GroupResource, stop Stop) error {

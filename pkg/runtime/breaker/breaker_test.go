@@ -39,7 +39,8 @@ type world struct {
 	deleting    bool // whether what is asked for is being deleted already
 	uid         types.UID
 	filling     bool
-	counts      int // of all objects
+	vanishing   bool // whether the cache is closed, or filled again, before all objects are counted
+	counts      int  // of all objects
 	announced   []string
 }
 
@@ -56,6 +57,9 @@ func (w *world) Undeleted(of schema.GroupResource, namespace, name string) (int,
 		return w.inNamespace, true, true
 	}
 	w.counts++
+	if w.vanishing {
+		return 0, false, false
+	}
 	return all, true, true
 }
 
@@ -104,6 +108,32 @@ func (w *world) delete(of schema.GroupResource, n int) int {
 		w.objects[of] -= counted
 	}
 	return n
+}
+
+// A cache that was closed after a deletion was looked up in it, as those of a connection are that is replaced, does not
+// show that there are no other objects: nothing is stopped for that. Pins MGR-232.
+func TestACacheThatIsClosedStopsNothing(t *testing.T) {
+	w := newWorld(t)
+	if got := w.delete(configMaps, 10); got != 10 {
+		t.Fatalf("%d of the minimum were deleted", got)
+	}
+	w.vanishing = true
+	_, err := w.Ask(t.Context(), "collector", configMaps, "ns", "next")
+	var stopped *controller.StoppedError
+	if err == nil || errors.As(err, &stopped) || w.Stopped(configMaps) || len(w.announced) > 0 {
+		t.Errorf("without a cache: %v, stopped %v, announced %q; want an error that is tried again", err, w.Stopped(configMaps), w.announced)
+	}
+	w.vanishing = false
+	if got := w.delete(configMaps, 100); got != 100 {
+		t.Errorf("with the cache: %d were deleted", got)
+	}
+	w.edit(func(b *v1beta1.DeletionBreaker) { b.Mode = v1beta1.DeletionsWarn })
+	w.pass(time.Hour)
+	w.delete(configMaps, 10)
+	w.vanishing = true
+	if n, err := w.Ask(t.Context(), "collector", configMaps, "ns", "next"); n != 0 || err != nil || len(w.announced) > 0 {
+		t.Errorf("in the mode Warn: %d, %v, announced %q", n, err, w.announced)
+	}
 }
 
 func TestLimit(t *testing.T) {

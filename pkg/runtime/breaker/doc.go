@@ -10,8 +10,8 @@
 //     many objects there are is read from the caches when the minimum is exceeded, and once per window
 //     at most: those that are not being deleted, and those counted. It is read again, at most twenty
 //     times per window, before a deletion is one too many, since there may be more by then.
-//  3. What no cache holds as a whole is not counted. While a cache is being filled, deletions of its
-//     kind are refused, and tried again.
+//  3. What no cache holds as a whole is not counted. While a cache is being filled, and if it is closed
+//     before its objects are counted, deletions of its kind are refused, and tried again.
 //  4. A deletion beyond that is refused and stops its kind: none of its objects is deleted until the
 //     configuration allows it, by a time until which nothing is counted, or by other settings under
 //     which the deletion would not have been too many. What had to wait then goes on, and the counting

@@ -46,6 +46,8 @@ type conn struct {
 
 	trusted atomic.Bool
 	gone    sync.Once
+	// answering is the number of its requests whose responses have not been sent, see strangers.parallel.
+	answering atomic.Int32
 }
 
 func newConnections(limit int, m *Metrics) *connections {

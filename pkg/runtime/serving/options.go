@@ -103,7 +103,7 @@ func (in *infos) complete(c v1beta1.Serving) error {
 func (in *infos) protect(handler http.Handler, c v1beta1.Serving, clk clock.PassiveClock, m *Metrics) http.Handler {
 	bounds := newStrangers(freePaths(c.Authorization.AlwaysAllowPaths), clk, m)
 	chain := app.BuildHandlerChain(bounds.trusting(handler), &in.authorization, &in.authentication)
-	return hardened(bounds.admit(chain))
+	return hardened(bounds.parallel(bounds.admit(chain)))
 }
 
 // bodyTimeout is how long the body of a request may take. A timeout of the server would limit

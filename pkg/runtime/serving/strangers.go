@@ -30,14 +30,16 @@ const (
 	strangersRate, strangersBurst = 100, 200
 	// maxStranger and maxStrangers bound how many of them are processed at once.
 	maxStranger, maxStrangers = 16, 64
+	// maxParallel is how many requests of one connection are processed at once, until their responses have been sent.
+	maxParallel = 4
 	// rememberedAddresses is the number of addresses whose rate is remembered.
 	rememberedAddresses = 1024
 )
 
 // strangers bounds what clients can cause that the API server has not authorized yet: each of
 // their requests may lead to questions to the API server and to a line in the log. Anonymous
-// requests for health cause none, and are not bounded. Neither are clients that have been
-// served, on the same connection, what only some may read.
+// requests for health cause none, and only those of the same connection are bounded. Clients that
+// have been served, on the same connection, what only some may read are not bounded.
 type strangers struct {
 	free    func(path string) bool // whether anybody may read the path
 	clock   clock.PassiveClock
@@ -83,6 +85,27 @@ func (s *strangers) admit(next http.Handler) http.Handler {
 		}
 		defer s.end(address)
 		next.ServeHTTP(w, r)
+	})
+}
+
+// parallel bounds what a connection of HTTP/2 has the process keep: a client that does not read has each of its requests
+// kept until its response has been sent, which is after the handler has returned.
+func (s *strangers) parallel(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r.Context())
+		if c == nil || r.ProtoMajor < 2 || c.trusted.Load() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		defer c.answering.Add(-1)
+		if c.answering.Add(1) > maxParallel {
+			s.metrics.turnedAway.WithLabelValues(tooManyRequests).Inc()
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests) // without a body, which would have to be read
+			return
+		}
+		next.ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush() // an error means that the client is gone
 	})
 }
 

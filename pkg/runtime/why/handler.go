@@ -14,6 +14,11 @@ const Path = "/debug/why"
 // format=json as an Answer.
 func (s Sources) Handler() http.Handler {
 	var one sync.Mutex // an answer decodes the whole journal: one at a time
+	ask := func(q Query) (*Answer, error) {
+		one.Lock()
+		defer one.Unlock()
+		return s.Ask(q)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked := r.URL.Query()
 		q := Query{Type: asked.Get("type"), Namespace: asked.Get("namespace"), Name: asked.Get("name")}
@@ -25,9 +30,7 @@ func (s Sources) Handler() http.Handler {
 			}
 			q.Last = n
 		}
-		one.Lock()
-		defer one.Unlock()
-		answer, err := s.Ask(q)
+		answer, err := ask(q)
 		if err != nil {
 			http.Error(w, err.Error()+"; for example: "+Path+"?type=deployment&name=web&namespace=shop", http.StatusBadRequest)
 			return

@@ -393,6 +393,46 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+// slowWriter is the response of a client that does not read it.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	writing, read chan struct{}
+}
+
+func (w slowWriter) Write(body []byte) (int, error) {
+	close(w.writing)
+	<-w.read
+	return w.ResponseRecorder.Write(body)
+}
+
+// A client that does not read its answer keeps nobody else from getting one. Pins MGR-231.
+func TestWhoDoesNotReadHisAnswerHoldsUpNobody(t *testing.T) {
+	handler := newWorld().Handler()
+	question := func() *http.Request { return httptest.NewRequest(http.MethodGet, Path+"?type=pod&name=p", nil) }
+	slow := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	first, second := make(chan struct{}), make(chan int, 1)
+	go func() {
+		defer close(first)
+		handler.ServeHTTP(slow, question())
+	}()
+	<-slow.writing
+	go func() {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, question())
+		second <- w.Code
+	}()
+	select {
+	case code := <-second:
+		if code != http.StatusOK {
+			t.Errorf("answered with %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the second client gets no answer while the first does not read")
+	}
+	close(slow.read)
+	<-first
+}
+
 // A webhook that repeats what a user wrote does not decide what the terminal of an operator does.
 func TestTheTextHasNoControlCharacters(t *testing.T) {
 	w := newWorld()

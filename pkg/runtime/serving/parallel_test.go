@@ -1,0 +1,124 @@
+package serving
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// unread sends many requests for health on a connection of HTTP/2, and permits no byte of a body to be sent back.
+func unread(t *testing.T, address string, requests int) {
+	t.Helper()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	var sent, fields bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	frames, encoder := http2.NewFramer(&sent, nil), hpack.NewEncoder(&fields)
+	write := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+	write(frames.WriteSettingsAck())
+	for n := range requests {
+		fields.Reset()
+		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/healthz"}} {
+			write(encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
+		}
+		write(frames.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*n + 1), BlockFragment: fields.Bytes(), EndStream: true, EndHeaders: true}))
+	}
+	if _, err := conn.Write(sent.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+}
+
+// Who sends many requests on each connection and reads no response has the process keep only a few of them.
+// Pins MGR-230.
+func TestWhoReadsNoResponseHasFewRequestsKept(t *testing.T) {
+	s, c := served(t, nil), settings(t)
+	apply(t, s, c)
+	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
+	memory, threads := heap(), goruntime.NumGoroutine()
+	const connections, requests = 20, 100
+	for range connections {
+		unread(t, s.address(), requests)
+	}
+	// Each connection has a goroutine that accepts frames, one that reads them, and one of this test.
+	const most = connections * (maxParallel + 3 + 2)
+	eventually(t, "what is too much is turned away", func() error {
+		if refused := turnedAway(t, s.metrics, tooManyRequests); refused < connections {
+			return fmt.Errorf("%d requests were refused", refused)
+		}
+		if more := goruntime.NumGoroutine() - threads; more > most {
+			return fmt.Errorf("%d goroutines more, want at most %d", more, most)
+		}
+		return nil
+	})
+	t.Logf("%d KiB and %d goroutines more", (int64(heap())-int64(memory))>>10, goruntime.NumGoroutine()-threads)
+	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
+}
+
+// Pins MGR-230.
+func TestRequestsOfAConnectionAreBoundedInNumber(t *testing.T) {
+	s := newStrangers(freePaths([]string{"/healthz"}), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry()))
+	c := newConnections(10, s.metrics).add(&pipe{from: "10.0.0.1"})
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	h := s.parallel(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			arrived <- struct{}{}
+			<-goOn
+		}
+		_, _ = io.WriteString(w, "ok")
+	}))
+	ask := func(path string, major int) *httptest.ResponseRecorder {
+		r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+		r.ProtoMajor = major
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
+		return w
+	}
+	for range 3 * maxParallel {
+		if w := ask("/healthz", 2); w.Code != http.StatusOK || !w.Flushed {
+			t.Fatalf("one after the other: answered with %d, sent %v", w.Code, w.Flushed)
+		}
+	}
+	var slow sync.WaitGroup
+	for range maxParallel {
+		slow.Go(func() { ask("/slow", 2) })
+		<-arrived
+	}
+	if w := ask("/healthz", 2); w.Code != http.StatusTooManyRequests || w.Body.Len() != 0 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("one too many: answered with %d, %q, %v", w.Code, w.Body, w.Header())
+	}
+	if w := ask("/healthz", 1); w.Code != http.StatusOK {
+		t.Errorf("HTTP/1.1, which has one at a time: answered with %d", w.Code)
+	}
+	c.trust()
+	if w := ask("/healthz", 2); w.Code != http.StatusOK {
+		t.Errorf("who is authorized: answered with %d", w.Code)
+	}
+	close(goOn)
+	slow.Wait()
+	if n := c.answering.Load(); n != 0 {
+		t.Errorf("%d requests are left", n)
+	}
+}
