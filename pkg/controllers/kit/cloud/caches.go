@@ -66,7 +66,7 @@ func (h serviceHandler) OnUpdate(old, new any) {
 	h.ResourceEventHandler.OnUpdate(old, new)
 	was, okOld := old.(*corev1.Service)
 	is, okNew := new.(*corev1.Service)
-	if okOld && okNew && servicehelpers.HasLBFinalizer(was) && !servicehelpers.HasLBFinalizer(is) {
+	if okOld && okNew && !servicehelpers.HasLBFinalizer(is) && (servicehelpers.HasLBFinalizer(was) || h.processed.isNewer(was)) {
 		h.OnAdd(is, false)
 	}
 }

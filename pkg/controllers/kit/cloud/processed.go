@@ -89,6 +89,13 @@ func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface
 	return nil
 }
 
+// isNewer reports whether what was written of a Service may be newer than a state of it that the cache has shown. It may
+// have had the finalizer then, which the cache has never shown.
+func (p *processed) isNewer(than *corev1.Service) bool {
+	w, _ := p.of(keyOf(than))
+	return w.uid == than.UID && (w.unsure || writes.IsOlder(than.ResourceVersion, w.version))
+}
+
 // wrote records the outcome of a write.
 func (p *processed) wrote(key string, is *corev1.Service, err error) {
 	w, known := p.of(key)

@@ -125,6 +125,42 @@ func TestAServiceThatIsDeletedIsForgotten(t *testing.T) {
 	}
 }
 
+// A client that replaces a Service as a whole takes the finalizer away, and the cache may have shown neither that it was
+// there nor, for certain, that the write of it was carried out. Pins SLB-30.
+func TestAServiceThatLacksTheFinalizerIsQueued(t *testing.T) {
+	finalized := serviceOf("a", "3")
+	finalized.Finalizers = []string{servicehelpers.LoadBalancerCleanupFinalizer}
+	for name, tc := range map[string]struct {
+		old, new *corev1.Service
+		written  *corev1.Service
+		err      error
+		want     int
+	}{
+		"it has lost the one that the cache has shown":       {old: finalized, new: serviceOf("a", "4"), want: 1},
+		"it has lost the one that the cache has never shown": {old: serviceOf("a", "1"), new: serviceOf("a", "4"), written: finalized, want: 1},
+		"it may have lost one, the write of which failed":    {old: serviceOf("a", "1"), new: serviceOf("a", "4"), err: errFake, want: 1},
+		"it has kept the one that the cache has never shown": {old: serviceOf("a", "1"), new: finalized, written: finalized, want: 0},
+		"none was written":                                       {old: serviceOf("a", "1"), new: serviceOf("a", "4"), want: 0},
+		"what was written had been shown":                        {old: serviceOf("a", "3"), new: serviceOf("a", "4"), written: serviceOf("a", "3"), want: 0},
+		"another Service of the name had it, and is shown still": {old: serviceOf("b", "1"), new: serviceOf("b", "4"), written: finalized, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, session := beginService(t, serviceOf("a", "1"))
+			if tc.written != nil || tc.err != nil {
+				session.guard.processed.wrote("a/b", tc.written, tc.err)
+			}
+			var added []any
+			handler := serviceHandler{
+				cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { added = append(added, obj) }}, &session.guard.processed,
+			}
+			handler.OnUpdate(tc.old, tc.new)
+			if len(added) != tc.want {
+				t.Errorf("queued %v, want %d", added, tc.want)
+			}
+		})
+	}
+}
+
 // What is remembered of a Service ends with it.
 func TestServicesThatAreGoneAreNotRemembered(t *testing.T) {
 	env, session := beginService(t, serviceOf("old", "1"))
