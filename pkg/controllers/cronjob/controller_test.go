@@ -578,7 +578,7 @@ func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
 	}
 	cached := cronJob("0 * * * *", lastScheduled(at("03:00:00")), version("1"))
 	env, c := fixture(t, cached, child("new"))
-	c.owners.Wrote(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version(env.NextVersion())))
+	c.owners.WroteOwner(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version(env.NextVersion())))
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 			return fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cached), failure)
 		}
 		r.cj.ObjectMeta = written.ObjectMeta
-		c.owners.Wrote(cached, r.cj)
+		c.owners.WroteOwner(cached, r.cj)
 	}
 	if err == nil && r.again != nil {
 		c.owners.EnqueueAfter(cached, *r.again)
