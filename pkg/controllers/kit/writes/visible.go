@@ -87,7 +87,7 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 		if _, ok := r.Deletions[object]; !ok {
 			continue
 		}
-		if !now.Before(until) || m.seenDeleted(object) {
+		if !now.Before(until) || m.deletionIsVisible(object) {
 			delete(r.Deletions, object)
 			continue
 		}
@@ -132,13 +132,13 @@ func (m *Memory) forgetWrites(resource schema.GroupResource) {
 	for _, r := range m.owners {
 		delete(r.Versions, resource)
 		delete(r.Objects, resource)
-		maps.DeleteFunc(r.Deletions, func(o Object, _ time.Time) bool { return o.Resource == resource })
+		maps.DeleteFunc(r.Deletions, func(o deletedObject, _ time.Time) bool { return o.Resource == resource })
 	}
 }
 
 // stale drops the versions that the stores have reached or that have timed out, and returns one
 // that remains.
-func (m *Memory) stale(r *Record) *StaleError {
+func (m *Memory) stale(r *record) *StaleError {
 	if m.clock.Since(r.Written) >= Timeout {
 		clear(r.Versions)
 	}
@@ -157,8 +157,8 @@ func (m *Memory) stale(r *Record) *StaleError {
 	return stale
 }
 
-// seenDeleted reports whether the store shows that the object was deleted or is being deleted.
-func (m *Memory) seenDeleted(o Object) bool {
+// deletionIsVisible reports whether the store shows that the object was deleted or is being deleted.
+func (m *Memory) deletionIsVisible(o deletedObject) bool {
 	store, ok := m.stores[o.Resource]
 	if !ok {
 		return true
