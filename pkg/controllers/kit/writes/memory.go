@@ -120,7 +120,7 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(resource)
+	m.noticeRestore(resource)
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Versions == nil {
@@ -137,7 +137,7 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 func (m *Memory) Deleting(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(resource)
+	m.noticeRestore(resource)
 	r := m.of(owner)
 	if r.Deletions == nil {
 		r.Deletions = map[deletedObject]time.Time{}

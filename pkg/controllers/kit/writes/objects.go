@@ -32,7 +32,7 @@ func (o Objects[T]) Wrote(owner metav1.Object, written T) {
 	m := o.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(o.resource)
+	m.noticeRestore(o.resource)
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Objects == nil {
@@ -130,7 +130,7 @@ func (o Objects[T]) merge(owner metav1.Object, all []T, shown string) []T {
 
 // written returns the remembered objects, none after Timeout.
 func (o Objects[T]) written(r *record) map[types.UID]metav1.Object {
-	o.memory.read(o.resource) // may drop them
+	o.memory.noticeRestore(o.resource) // may drop them
 	if o.memory.clock.Since(r.Written) >= Timeout {
 		clear(r.Objects)
 	}

@@ -83,7 +83,7 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 		wait(earlier(r.Written.Add(Timeout), now.Add(recheck)))
 	}
 	for object, until := range r.Deletions {
-		m.read(object.Resource) // may drop it
+		m.noticeRestore(object.Resource) // may drop it
 		if _, ok := r.Deletions[object]; !ok {
 			continue
 		}
@@ -112,19 +112,24 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// read returns the version of the store of a resource, empty if unknown. If it is lower than
-// before, the cluster was restored from a backup, and all earlier writes are lost.
+// read returns the version of the store of a resource, empty if unknown, and notices a restore.
 func (m *Memory) read(resource schema.GroupResource) string {
+	m.noticeRestore(resource)
+	return m.reached[resource]
+}
+
+// noticeRestore forgets the writes to a resource if the version of its store is lower than before: the cluster was
+// restored from a backup, and all earlier writes are lost.
+func (m *Memory) noticeRestore(resource schema.GroupResource) {
 	store, ok := m.stores[resource]
 	if !ok {
-		return ""
+		return
 	}
 	version := store.LastStoreSyncResourceVersion()
 	if IsOlder(version, m.reached[resource]) {
 		m.forgetWrites(resource)
 	}
 	m.reached[resource] = version
-	return version
 }
 
 // forgetWrites drops the writes to a resource, for all owners.
