@@ -56,15 +56,15 @@ func (r *Runtime) proveRenewed(ctx context.Context) error {
 		return err
 	}
 	defer conn.Retire()
-	if err := t.proveConnection(ctx, conn); refused(err) {
+	if err := t.proveConnection(ctx, conn); rejectsCredentials(err) {
 		return err
 	}
 	return nil
 }
 
-// refused reports whether an API server has rejected these credentials, or does not belong to
+// rejectsCredentials reports whether an API server has rejected these credentials, or does not belong to
 // the CA certificates.
-func refused(err error) bool {
+func rejectsCredentials(err error) bool {
 	var u *unproved
 	if !errors.As(err, &u) {
 		return false

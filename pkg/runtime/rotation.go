@@ -237,7 +237,7 @@ func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, 
 		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the previous ones stay in use")
 		r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeWarning, reasonCredentialsRejected,
 			short("The previous credentials stay in use. "+err.Error()))
-	case connection.Restored:
+	case connection.Reverted:
 		klog.FromContext(ctx).Info("The files contain the credentials in use again")
 	case connection.Renewed, connection.Nothing:
 	}
