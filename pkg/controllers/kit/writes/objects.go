@@ -160,7 +160,9 @@ func (r *record) drop(resource schema.GroupResource, uid types.UID) {
 
 // isVisible reports whether a store of a version shows an object, or something later. One whose version
 // is unknown does not.
-func isVisible(obj metav1.Object, version string) bool { return version != "" && !isNewer(obj, version) }
+func isVisible(obj metav1.Object, version string) bool {
+	return version != "" && !isNewer(obj, version)
+}
 
 // dropVisible drops the objects that the stores show.
 func (m *Memory) dropVisible(r *record) {
