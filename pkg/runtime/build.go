@@ -50,7 +50,7 @@ const buildAttempts = 3
 // build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
 func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
 	for attempt := range buildAttempts {
-		wants = desired(t.inputs(t.next), t.options.Descriptors)
+		wants = desiredState(t.inputs(t.next), t.options.Descriptors)
 		offer.Specs = t.specsOfNew(wants)
 		t.builder.Offer(&offer)
 		prepared, err = t.supervisor.Prepare(wants, t.cause)
@@ -66,7 +66,7 @@ func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.W
 func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]supervisor.Spec {
 	var old map[string]supervisor.Want
 	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+		old = desiredState(t.inputs(t.basis()), t.options.Descriptors)
 	}
 	specs := map[string]supervisor.Spec{}
 	for name, w := range wants {
@@ -83,12 +83,11 @@ func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]su
 func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
 	var old map[string]supervisor.Want
 	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+		old = desiredState(t.inputs(t.basis()), t.options.Descriptors)
 	}
 	moved := map[string]string{}
-	for _, d := range t.options.Descriptors {
-		spec := specOf(t.next.document.Config, d)
-		if !spec.Runs() || old[d.Name].Spec == wants[d.Name].Spec {
+	for d, spec := range enabled(t.next.document.Config, t.options.Descriptors) {
+		if old[d.Name].Spec == wants[d.Name].Spec {
 			continue
 		}
 		for _, path := range d.Files(spec.Value) {
@@ -121,10 +120,10 @@ func (t *transaction) readAgain() (paths []string) {
 	if t.first || len(t.refused) == 0 {
 		return nil
 	}
-	old, next := desired(t.inputs(t.basis()), t.options.Descriptors), desired(t.inputs(t.next), t.options.Descriptors)
+	old, next := desiredState(t.inputs(t.basis()), t.options.Descriptors), desiredState(t.inputs(t.next), t.options.Descriptors)
 	kept := map[string]bool{}
-	for _, d := range t.options.Descriptors {
-		if spec := specOf(t.next.document.Config, d); spec.Runs() && old[d.Name].Spec == next[d.Name].Spec {
+	for d, spec := range enabled(t.next.document.Config, t.options.Descriptors) {
+		if old[d.Name].Spec == next[d.Name].Spec {
 			for _, path := range d.Files(spec.Value) {
 				kept[path] = true
 			}

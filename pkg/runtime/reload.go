@@ -243,7 +243,7 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (status.Relo
 	planned := plan.New(r.document.Config, document.Config, Subjects(r.options.Descriptors))
 	tx := r.begin(supervisor.CauseConfig)
 	tx.next.document = document
-	tx.next.files = r.filesFor(files(document.Config, r.options.Descriptors), bad)
+	tx.next.files = r.filesFor(inputFiles(document.Config, r.options.Descriptors), bad)
 	if err := tx.run(ctx); err != nil {
 		return rejected(err)
 	}

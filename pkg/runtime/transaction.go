@@ -247,8 +247,8 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	// the change.
 	t.leadership.TakeTerms(ctx)
 	c, l := t.next.document.Config, t.leadership
-	wanted := func(lock string) []string { return wanted(c, t.options.Descriptors, lock) }
-	locks, err := l.Prepare(t.next.connection, c, wanted)
+	enabled := func(lock string) []string { return enabledUnder(lock, c, t.options.Descriptors) }
+	locks, err := l.Prepare(t.next.connection, c, enabled)
 	if err != nil {
 		return step{}, err
 	}
@@ -262,7 +262,7 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	t.next.locks = locks
 	return step{discard: func() { l.Discard(locks) }, commit: func(ctx context.Context) {
 		t.did.leases = leaseActions(l.Locks(), locks)
-		l.Adopt(ctx, locks, c, wanted)
+		l.Adopt(ctx, locks, c, enabled)
 		l.SetTimings(c.LeaderElection)
 	}}, nil
 }
