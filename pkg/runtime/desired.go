@@ -71,7 +71,8 @@ func (in inputs) wantOf(d controller.Descriptor) supervisor.Want {
 	return heldBackByPause(w)
 }
 
-// heldBackByLock is a want that is carried out only in a term of the lock of its controller, and not while that is paused.
+// heldBackByLock has a controller stand by unless this process may run it under its lock. One that is paused keeps its
+// caches in the same way.
 func (in inputs) heldBackByLock(w supervisor.Want, d controller.Descriptor) supervisor.Want {
 	right := in.locks[w.Spec.Planned.Lock.Name]
 	reason := right.Refuses(d.Name)
@@ -88,7 +89,7 @@ func (in inputs) heldBackByLock(w supervisor.Want, d controller.Descriptor) supe
 	return w
 }
 
-// heldBackByPause is a want that is not carried out while its controller is paused.
+// heldBackByPause has a controller not run while the configuration pauses it.
 func heldBackByPause(w supervisor.Want) supervisor.Want {
 	if w.Spec.Planned.Paused {
 		w.State, w.Reason = supervisor.Paused, "paused in the configuration"

@@ -259,7 +259,8 @@ func identity(d controller.Descriptor, pauses *controller.Pauses) clients.Identi
 	}
 }
 
-// eventSink returns how the events of a controller are written. It outlives the instances of the controller and holds none.
+// eventSink returns how the events of a controller are written. It outlives the instances of the controller, and holds
+// none of them.
 func (b *Builder) eventSink(d controller.Descriptor, conn *connection.Connection) func() (corev1client.EventsGetter, error) {
 	return func() (corev1client.EventsGetter, error) {
 		set, err := conn.Clients().For(identity(d, b.pauses.Of(d.Name)), eventFence{b, d})
