@@ -41,7 +41,7 @@ func (t *transaction) blameControllers(err error) error {
 	if len(failed) == 0 {
 		return err
 	}
-	planned := plan.New(t.document.Config, t.next.document.Config, Subjects(t.options.Descriptors))
+	planned := plan.New(t.was.document.Config, t.next.document.Config, Subjects(t.process.options.Descriptors))
 	all := make([]error, 0, len(failed))
 	for _, f := range failed {
 		field := cmp.Or(onlyCause(planned, f.Controller), "controllers."+f.Controller)

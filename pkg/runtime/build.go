@@ -17,14 +17,14 @@ import (
 // controllers builds what is to run. What runs under a new lock is built as on a standby
 // first. It runs once that is held.
 func (t *transaction) controllers(ctx context.Context) (step, error) {
-	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
+	t.process.builder.Use(t.was.connection, t.process.leadership.Terms(t.process.leadership.Locks()))
 	committed := &atomic.Bool{}
-	offer := instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)}
+	offer := instance.Offer{Connection: t.next.connection, Whole: t.process.wholeWith(t.next.document.Config, committed)}
 	again := t.readAgain()
 	wants, prepared, err := t.build(offer)
 	discard := func() {
 		prepared.Discard()
-		t.builder.Offer(nil)
+		t.process.builder.Offer(nil)
 	}
 	if err != nil && !t.first && !t.restored {
 		discard()
@@ -36,11 +36,11 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 	return step{discard: discard, halt: prepared.Halt, commit: func(context.Context) {
 		committed.Store(true)
 		for _, path := range again {
-			delete(t.refused, path)
+			delete(t.process.refused, path)
 		}
-		t.builder.Use(t.next.connection, t.leadership.Terms(t.next.locks))
+		t.process.builder.Use(t.next.connection, t.process.leadership.Terms(t.next.locks))
 		t.did.controllers = prepared.Commit()
-		t.leadership.Started(termsOf(wants))
+		t.process.leadership.Started(termsOf(wants))
 	}}, nil
 }
 
@@ -50,10 +50,10 @@ const buildAttempts = 3
 // build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
 func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
 	for attempt := range buildAttempts {
-		wants = desired(t.inputs(t.next), t.options.Descriptors)
+		wants = t.wantsOf(t.next)
 		offer.Specs = t.specsOfNew(wants)
-		t.builder.Offer(&offer)
-		prepared, err = t.supervisor.Prepare(wants, t.cause)
+		t.process.builder.Offer(&offer)
+		prepared, err = t.process.supervisor.Prepare(wants, t.cause)
 		if err != nil || attempt == buildAttempts-1 || !t.filesMoved(wants) {
 			break
 		}
@@ -62,12 +62,22 @@ func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.W
 	return wants, prepared, err
 }
 
+// wantsOf returns what every controller should be doing on a basis.
+func (t *transaction) wantsOf(b basis) map[string]supervisor.Want {
+	return desiredState(t.process.inputs(b), t.process.options.Descriptors)
+}
+
+// wantsBefore returns what every controller should be doing until the change is made; none if nothing is in force.
+func (t *transaction) wantsBefore() map[string]supervisor.Want {
+	if t.first {
+		return nil
+	}
+	return t.wantsOf(t.was)
+}
+
 // specsOfNew returns the specs that instances have only if the change is made.
 func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]supervisor.Spec {
-	var old map[string]supervisor.Want
-	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
-	}
+	old := t.wantsBefore()
 	specs := map[string]supervisor.Spec{}
 	for name, w := range wants {
 		if t.first || old[name].Spec != w.Spec {
@@ -81,14 +91,10 @@ func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]su
 // the basis. A controller may have read the old content or the new one. Without a second build, it could keep using a
 // content that the file had only for a moment.
 func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
-	var old map[string]supervisor.Want
-	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
-	}
+	old := t.wantsBefore()
 	moved := map[string]string{}
-	for _, d := range t.options.Descriptors {
-		spec := specOf(t.next.document.Config, d)
-		if !spec.Runs() || old[d.Name].Spec == wants[d.Name].Spec {
+	for d, spec := range enabled(t.next.document.Config, t.process.options.Descriptors) {
+		if old[d.Name].Spec == wants[d.Name].Spec {
 			continue
 		}
 		for _, path := range d.Files(spec.Value) {
@@ -107,10 +113,10 @@ func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
 
 // tellWatcher tells the watcher which files are used with new content. Some of them were read by a controller, or again,
 // before the watcher noticed the change.
-func (t *transaction) tellWatcher(was map[string]string) {
-	for path, hash := range t.files {
-		if was[path] != hash {
-			t.watcher.ReadElsewhere(path, hash)
+func (t *transaction) tellWatcher() {
+	for path, hash := range t.next.files {
+		if t.was.files[path] != hash {
+			t.process.watcher.ReadElsewhere(path, hash)
 		}
 	}
 }
@@ -118,20 +124,20 @@ func (t *transaction) tellWatcher(was map[string]string) {
 // readAgain finds the files that controllers have refused and will read again: those whose readers are
 // all built again, for whatever reason. The next basis has what these contain now.
 func (t *transaction) readAgain() (paths []string) {
-	if t.first || len(t.refused) == 0 {
+	if t.first || len(t.process.refused) == 0 {
 		return nil
 	}
-	old, next := desired(t.inputs(t.basis()), t.options.Descriptors), desired(t.inputs(t.next), t.options.Descriptors)
+	old, next := t.wantsBefore(), t.wantsOf(t.next)
 	kept := map[string]bool{}
-	for _, d := range t.options.Descriptors {
-		if spec := specOf(t.next.document.Config, d); spec.Runs() && old[d.Name].Spec == next[d.Name].Spec {
+	for d, spec := range enabled(t.next.document.Config, t.process.options.Descriptors) {
+		if old[d.Name].Spec == next[d.Name].Spec {
 			for _, path := range d.Files(spec.Value) {
 				kept[path] = true
 			}
 		}
 	}
 	t.next.files = maps.Clone(t.next.files)
-	for path := range t.refused {
+	for path := range t.process.refused {
 		if _, read := t.next.files[path]; !read || kept[path] {
 			continue
 		}

@@ -35,61 +35,70 @@ type inputs struct {
 	spread float64
 }
 
-// desired computes what every controller should be doing.
-func desired(in inputs, descriptors []controller.Descriptor) map[string]supervisor.Want {
+// desiredState computes what every controller should be doing, by name.
+func desiredState(in inputs, descriptors []controller.Descriptor) map[string]supervisor.Want {
 	wants := make(map[string]supervisor.Want, len(descriptors))
 	for _, d := range descriptors {
-		wants[d.Name] = want(in, d)
+		wants[d.Name] = in.wantOf(d)
 	}
 	return wants
 }
 
-// want combines what the configuration specifies for a controller with what does not come from
+// wantOf combines what the configuration specifies for a controller with what does not come from
 // it: the resources that are served, the contents of files, the connection, and the term.
-func want(in inputs, d controller.Descriptor) supervisor.Want {
-	spec := specOf(in.config, d)
-	if !spec.Runs() {
-		return supervisor.Want{State: supervisor.Disabled, Reason: spec.Off}
+func (in inputs) wantOf(d controller.Descriptor) supervisor.Want {
+	planned := plannedSpec(in.config, d)
+	if !planned.Runs() {
+		return supervisor.Want{State: supervisor.Disabled, Reason: planned.Off}
 	}
-	if missing := in.missing(d.Resources(spec.Value)); missing != "" {
+	if missing := in.missing(d.Resources(planned.Value)); missing != "" {
 		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
 	}
-	chosen, missing := in.choose(d.Alternatives)
+	chosen, missing := in.firstServed(d.Alternatives)
 	if missing != "" {
 		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
 	}
 	w := supervisor.Want{
-		State:  supervisor.Running,
-		Spec:   supervisor.Spec{Planned: spec, Files: in.fingerprint(d, spec.Value), Chosen: chosen, Clients: in.clients},
-		Resync: resyncPeriod(in, d.Name),
+		State: supervisor.Running,
+		Spec: supervisor.Spec{
+			Planned: planned, Files: in.fingerprintOfFiles(d, planned.Value), Chosen: chosen, Clients: in.clients,
+		},
+		Resync: in.resyncPeriod(d.Name),
 	}
-	if d.RunsWithoutLease {
-		return paused(w)
+	if !d.RunsWithoutLease {
+		w = in.heldBackByLock(w, d)
 	}
-	right := in.locks[spec.Lock.Name]
-	if reason := right.Refuses(d.Name); reason != "" || spec.Paused {
-		w.State, w.Reason = supervisor.Standby, reason
-		w.Spec.Planned.Lock = locks.Key{} // it has none, and keeps its caches when the lock changes
-		w.Spec.Cold = right.Undecided || right.Term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
-		if d.ReadsServed && !w.Spec.Cold {
-			w.Spec.Served = in.served
-		}
-		return paused(w)
+	return heldBackByPause(w)
+}
+
+// heldBackByLock has a controller stand by unless this process may run it under its lock. One that is paused keeps its
+// caches in the same way.
+func (in inputs) heldBackByLock(w supervisor.Want, d controller.Descriptor) supervisor.Want {
+	right := in.locks[w.Spec.Planned.Lock.Name]
+	reason := right.Refuses(d.Name)
+	if reason == "" && !w.Spec.Planned.Paused {
+		w.Spec.Term = right.Term
+		return w
 	}
-	w.Spec.Term = right.Term
+	w.State, w.Reason = supervisor.Standby, reason
+	w.Spec.Planned.Lock = locks.Key{} // it has none, and keeps its caches when the lock changes
+	w.Spec.Cold = right.Undecided || right.Term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
+	if d.ReadsServed && !w.Spec.Cold {
+		w.Spec.Served = in.served
+	}
 	return w
 }
 
-// paused is a want that is not to be carried out while its controller is paused.
-func paused(w supervisor.Want) supervisor.Want {
+// heldBackByPause has a controller not run while the configuration pauses it.
+func heldBackByPause(w supervisor.Want) supervisor.Want {
 	if w.Spec.Planned.Paused {
 		w.State, w.Reason = supervisor.Paused, "paused in the configuration"
 	}
 	return w
 }
 
-// choose returns the first of some resources that is served, or why there is none.
-func (in inputs) choose(alternatives []schema.GroupVersionResource) (chosen schema.GroupVersionResource, missing string) {
+// firstServed returns the first of some resources that is served, or why there is none.
+func (in inputs) firstServed(alternatives []schema.GroupVersionResource) (served schema.GroupVersionResource, missing string) {
 	for _, r := range alternatives {
 		reason := in.missing([]schema.GroupVersionResource{r})
 		if reason == "" {
@@ -102,38 +111,8 @@ func (in inputs) choose(alternatives []schema.GroupVersionResource) (chosen sche
 	return schema.GroupVersionResource{}, missing
 }
 
-// specOf returns everything in a configuration that a controller depends on.
-func specOf(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) plan.Spec {
-	return plan.SpecOf(cfg, subject(d))
-}
-
-// subject is a controller as a Plan sees it.
-func subject(d controller.Descriptor) plan.Subject {
-	return plan.Subject{Name: d.Name, Enabled: d.Enabled, Value: d.Value, WithoutLease: d.RunsWithoutLease}
-}
-
-// Subjects returns the controllers as a Plan sees them.
-func Subjects(descriptors []controller.Descriptor) []plan.Subject {
-	subjects := make([]plan.Subject, 0, len(descriptors))
-	for _, d := range descriptors {
-		subjects = append(subjects, subject(d))
-	}
-	return subjects
-}
-
-// wanted returns the enabled controllers of a lock.
-func wanted(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor, lock string) []string {
-	var all []string
-	for _, d := range descriptors {
-		if spec := specOf(cfg, d); spec.Runs() && spec.Lock.Name == lock {
-			all = append(all, d.Name)
-		}
-	}
-	return all
-}
-
-// fingerprint identifies the contents of the files that a controller reads.
-func (in inputs) fingerprint(d controller.Descriptor, value any) string {
+// fingerprintOfFiles identifies the contents of the files that a controller reads.
+func (in inputs) fingerprintOfFiles(d controller.Descriptor, value any) string {
 	var b strings.Builder
 	for _, f := range d.Files(value) {
 		b.WriteString(f + "=" + in.files[f] + "\n")
@@ -146,7 +125,7 @@ func (in inputs) fingerprint(d controller.Descriptor, value any) string {
 
 // resyncPeriod returns the period of a controller's handlers. An inherited period is spread
 // over [1,2) times its value, differently for each controller.
-func resyncPeriod(in inputs, name string) time.Duration {
+func (in inputs) resyncPeriod(name string) time.Duration {
 	resync := plan.ResyncOf(in.config, name)
 	if !resync.Inherited {
 		return resync.Period
@@ -155,42 +134,4 @@ func resyncPeriod(in inputs, name string) time.Duration {
 	_, _ = h.Write([]byte(name))
 	_, fraction := math.Modf(in.spread + float64(h.Sum32())/(1<<32))
 	return resync.Period + time.Duration(fraction*float64(resync.Period))
-}
-
-// whole returns the resources that enabled controllers cache whole, including while they wait
-// or stand by.
-func whole(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) map[schema.GroupVersionResource]bool {
-	all := map[schema.GroupVersionResource]bool{}
-	for _, d := range descriptors {
-		spec := specOf(cfg, d)
-		if !spec.Runs() {
-			continue
-		}
-		for _, r := range d.Whole(spec.Value) {
-			all[r] = true
-		}
-	}
-	return all
-}
-
-// files lists the files whose content enabled controllers depend on.
-func files(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
-	var all []string
-	for _, d := range descriptors {
-		if spec := specOf(cfg, d); spec.Runs() {
-			all = append(all, d.Files(spec.Value)...)
-		}
-	}
-	return all
-}
-
-// followed lists the files that enabled controllers read again while they run.
-func followed(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
-	var all []string
-	for _, d := range descriptors {
-		if spec := specOf(cfg, d); spec.Runs() {
-			all = append(all, d.FollowedFiles(spec.Value)...)
-		}
-	}
-	return all
 }

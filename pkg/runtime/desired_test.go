@@ -284,7 +284,7 @@ func TestDesired(t *testing.T) {
 				c.change(&in)
 			}
 			d := describe(c.descriptor)
-			if got := desired(in, []controller.Descriptor{d})[d.Name]; got != c.want {
+			if got := desiredState(in, []controller.Descriptor{d})[d.Name]; got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -296,11 +296,11 @@ func TestInheritedResyncPeriodsAreSpread(t *testing.T) {
 	in := inputs{config: v1beta1.NewDefault(), spread: 0.5}
 	seen := map[time.Duration]bool{}
 	for _, name := range []string{"deployment-controller", "replicaset-controller", "endpointslice-controller"} {
-		period := resyncPeriod(in, name)
+		period := in.resyncPeriod(name)
 		if period < 12*time.Hour || period >= 24*time.Hour {
 			t.Errorf("%s resyncs every %v", name, period)
 		}
-		if period != resyncPeriod(in, name) {
+		if period != in.resyncPeriod(name) {
 			t.Errorf("the period of %s is not stable", name)
 		}
 		seen[period] = true
@@ -308,7 +308,7 @@ func TestInheritedResyncPeriodsAreSpread(t *testing.T) {
 	if len(seen) != 3 {
 		t.Error("controllers resync in step")
 	}
-	if period := resyncPeriod(in, "namespace-controller"); period != 5*time.Minute {
+	if period := in.resyncPeriod("namespace-controller"); period != 5*time.Minute {
 		t.Errorf("a period of its own is not spread: %v", period)
 	}
 }
@@ -324,7 +324,7 @@ func TestWholeIsWhatEnabledControllersCacheWhole(t *testing.T) {
 	}
 	cfg := v1beta1.NewDefault()
 	cfg.Controllers.ReplicaSet.Enabled = new(bool)
-	got := whole(cfg, []controller.Descriptor{
+	got := cachedWhole(cfg, []controller.Descriptor{
 		with("deployment-controller", []schema.GroupVersionResource{gvr("pods"), gvr("secrets")}, []schema.GroupVersionResource{gvr("secrets")}),
 		with("replicaset-controller", []schema.GroupVersionResource{gvr("nodes")}, nil),
 	})

@@ -143,7 +143,7 @@ func (r *Runtime) setReminder() {
 // repeat is called by the loop when something is due.
 func (r *Runtime) repeat(ctx context.Context) {
 	if waiting := r.rotation.rejected; waiting != nil {
-		r.try(ctx, waiting.change, false)
+		r.try(ctx, waiting.change, failuresThatDiffer)
 	}
 	if r.keeping.next != nil && !r.keeping.writing {
 		r.writeNext(ctx)

@@ -50,21 +50,21 @@ func (t *transaction) proveConnection(ctx context.Context, conn *connection.Conn
 func (r *Runtime) proveRenewed(ctx context.Context) error {
 	t := r.begin(supervisor.CauseClients)
 	c := t.next.document.Config
-	generation := t.connection.Generation()
-	conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
+	generation := r.connection.Generation()
+	conn, err := connection.New(ctx, generation, c.ClientConnection, r.cachesWhole, r.options.Clock)
 	if err != nil {
 		return err
 	}
 	defer conn.Retire()
-	if err := t.proveConnection(ctx, conn); refused(err) {
+	if err := t.proveConnection(ctx, conn); rejectsCredentials(err) {
 		return err
 	}
 	return nil
 }
 
-// refused reports whether an API server has rejected these credentials, or does not belong to
+// rejectsCredentials reports whether an API server has rejected these credentials, or does not belong to
 // the CA certificates.
-func refused(err error) bool {
+func rejectsCredentials(err error) bool {
 	var u *unproved
 	if !errors.As(err, &u) {
 		return false
@@ -76,9 +76,9 @@ func refused(err error) bool {
 // proveLeases proves those of prepared locks that are new.
 func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
 	conn, asked := t.next.connection, false
-	for _, k := range t.leadership.NewLeases(locks) {
+	for _, k := range t.process.leadership.NewLeases(locks) {
 		field := lockField(k.Name)
-		if conn != t.connection {
+		if conn != t.was.connection {
 			field = connectionField(t.next.document.Config.ClientConnection)
 		}
 		if err := t.prove(ctx, conn, field, connection.LeaseReadable(k.Lease())); err != nil {
@@ -88,7 +88,7 @@ func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock)
 			continue
 		}
 		asked = true
-		if conn == t.connection && k.Lease().Namespace != t.document.Config.LeaderElection.ResourceNamespace {
+		if conn == t.was.connection && k.Lease().Namespace != t.was.document.Config.LeaderElection.ResourceNamespace {
 			field = "leaderElection.resourceNamespace"
 		}
 		if err := t.prove(ctx, conn, field, connection.ClaimsReadable(k.Lease(), k.Main())); err != nil {
@@ -106,19 +106,19 @@ func (t *transaction) prove(ctx context.Context, conn *connection.Connection, fi
 	}
 	u := &unproved{cause: err, problem: t.problemOf(field,
 		fmt.Errorf("the API server %s cannot be relied on: %w; this is retried until it succeeds", conn.Server(), err))}
-	if conn != t.connection {
+	if conn != t.was.connection {
 		u.again = t.proofAnew(conn.Generation(), question)
 	} else {
-		u.again = func(ctx context.Context) error { return question.Ask(ctx, t.connectionInForce()) }
+		u.again = func(ctx context.Context) error { return question.Ask(ctx, t.process.connectionInForce()) }
 	}
 	return u
 }
 
 // proofAnew asks a question over a new connection.
 func (t *transaction) proofAnew(generation uint64, question connection.Proof) func(context.Context) error {
-	c, clock := t.next.document.Config, t.options.Clock
+	c, clock := t.next.document.Config, t.process.options.Clock
 	return func(ctx context.Context) error {
-		conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, clock)
+		conn, err := connection.New(ctx, generation, c.ClientConnection, t.process.cachesWhole, clock)
 		if err != nil {
 			return err
 		}

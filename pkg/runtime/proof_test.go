@@ -42,7 +42,7 @@ func TestWhichRenewedCredentialsAreRefused(t *testing.T) {
 		if c.err != nil {
 			err = &unproved{cause: fmt.Errorf("asking: %w", c.err)}
 		}
-		if got := refused(err); got != c.want {
+		if got := rejectsCredentials(err); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}

@@ -123,18 +123,25 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 		r.reverted(ctx)
 		return
 	}
-	r.try(ctx, change, true)
+	r.try(ctx, change, everyFailure)
 }
 
-// try makes a change. Unless always is set, a failure is shown only if its reason is another one
-// than that of the last.
-func (r *Runtime) try(ctx context.Context, change source.Change, always bool) {
+// reported is which failures of a change are shown.
+type reported int
+
+const (
+	everyFailure       reported = iota
+	failuresThatDiffer          // from the last one, by their reason
+)
+
+// try makes a change.
+func (r *Runtime) try(ctx context.Context, change source.Change, shown reported) {
 	began := r.options.Clock.Now()
 	outcome, err := r.reload(ctx, change)
 	if err != nil && ctx.Err() != nil {
 		return // the process ends, which says nothing about the change
 	}
-	if err != nil && !always && outcome.Error == r.rejected {
+	if err != nil && shown == failuresThatDiffer && outcome.Error == r.rejected {
 		return
 	}
 	took := r.options.Clock.Since(began)
@@ -236,7 +243,7 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (status.Relo
 	planned := plan.New(r.document.Config, document.Config, Subjects(r.options.Descriptors))
 	tx := r.begin(supervisor.CauseConfig)
 	tx.next.document = document
-	tx.next.files = r.filesFor(files(document.Config, r.options.Descriptors), bad)
+	tx.next.files = r.filesFor(inputFiles(document.Config, r.options.Descriptors), bad)
 	if err := tx.run(ctx); err != nil {
 		return rejected(err)
 	}

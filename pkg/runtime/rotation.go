@@ -57,8 +57,8 @@ type rejected struct {
 
 // watchFiles watches every file that the process was made from or waits for.
 func (r *Runtime) watchFiles() {
-	paths := append([]string{r.options.ConfigFile}, files(r.document.Config, r.options.Descriptors)...)
-	paths = append(paths, followed(r.document.Config, r.options.Descriptors)...)
+	paths := append([]string{r.options.ConfigFile}, inputFiles(r.document.Config, r.options.Descriptors)...)
+	paths = append(paths, followedFiles(r.document.Config, r.options.Descriptors)...)
 	paths = append(paths, r.connection.Files()...)
 	paths = append(paths, r.credentials.Found()...)
 	paths = append(paths, endpointFiles(r.document.Config)...)
@@ -134,8 +134,8 @@ func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string,
 
 // statesOf returns the states of the files that a configuration names, by path.
 func (r *Runtime) statesOf(c *v1beta1.KubeControllerManagerConfiguration) map[string]string {
-	paths := append(named.Files(c), files(c, r.options.Descriptors)...)
-	paths = append(paths, followed(c, r.options.Descriptors)...)
+	paths := append(named.Files(c), inputFiles(c, r.options.Descriptors)...)
+	paths = append(paths, followedFiles(c, r.options.Descriptors)...)
 	for _, source := range accessesOf(c) {
 		// Even if loading fails, the files that were found are known.
 		access, _ := clients.LoadAccess(source, r.options.Clock.Now())
@@ -243,7 +243,7 @@ func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, 
 		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the previous ones stay in use")
 		r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeWarning, reasonCredentialsRejected,
 			short("The previous credentials stay in use. "+err.Error()))
-	case connection.Restored:
+	case connection.Reverted:
 		klog.FromContext(ctx).Info("The files contain the credentials in use again")
 	case connection.Renewed, connection.Nothing:
 	}

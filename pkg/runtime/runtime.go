@@ -221,7 +221,7 @@ func (r *Runtime) synchronize(ctx context.Context, cause supervisor.Cause) {
 		return
 	}
 	r.builder.Use(r.connection, r.leadership.Terms(r.leadership.Locks()))
-	wants := desired(r.inputs(r.basis()), r.options.Descriptors)
+	wants := desiredState(r.inputs(r.basis()), r.options.Descriptors)
 	if _, err := r.supervisor.Synchronize(wants, cause); err != nil {
 		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", cause)
 	}
@@ -269,7 +269,7 @@ func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if config := r.document.Config; r.whole.config != config {
-		r.whole = wholeResources{config, whole(config, r.options.Descriptors)}
+		r.whole = wholeResources{config, cachedWhole(config, r.options.Descriptors)}
 	}
 	return r.whole.resources[resource]
 }
@@ -277,7 +277,7 @@ func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 // wholeWith is cachesWhole for instances that are built for a configuration which is not in
 // force before it is committed.
 func (r *Runtime) wholeWith(c *v1beta1.KubeControllerManagerConfiguration, committed *atomic.Bool) func(schema.GroupVersionResource) bool {
-	resources := whole(c, r.options.Descriptors)
+	resources := cachedWhole(c, r.options.Descriptors)
 	return func(resource schema.GroupVersionResource) bool {
 		if committed.Load() {
 			return r.cachesWhole(resource)

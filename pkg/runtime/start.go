@@ -72,7 +72,7 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 	tx := r.begin(supervisor.CauseStart)
 	tx.first = true
 	tx.next.document = start.document
-	tx.next.files = r.filesFor(files(c, r.options.Descriptors), nil)
+	tx.next.files = r.filesFor(inputFiles(c, r.options.Descriptors), nil)
 	if err := tx.prepare(ctx); err != nil {
 		return err
 	}

@@ -40,9 +40,10 @@ func (r *Runtime) basis() basis {
 // Instances that end by the change begin nothing more once it is committed: what it allows, such as
 // writes where they were paused, is not for them.
 type transaction struct {
-	*Runtime // what is in force
-	next     basis
-	cause    supervisor.Cause
+	process *Runtime
+	was     basis // what is in force until it is committed
+	next    basis
+	cause   supervisor.Cause
 	// first is set if nothing is in force before. The process starts even if the API server
 	// does not respond or controllers cannot be built: both are tried again.
 	first bool
@@ -71,7 +72,8 @@ type step struct {
 
 // begin makes a transaction to the basis in force, for the caller to change.
 func (r *Runtime) begin(cause supervisor.Cause) *transaction {
-	return &transaction{Runtime: r, next: r.basis(), cause: cause}
+	now := r.basis()
+	return &transaction{process: r, was: now, next: now, cause: cause}
 }
 
 // participants are the parts of the process, in the order of both phases.
@@ -118,12 +120,12 @@ func (t *transaction) discard() {
 
 // commit does the second phase.
 func (t *transaction) commit(ctx context.Context) {
-	was := t.files
-	t.mu.Lock()
-	t.document, t.connection, t.files = t.next.document, t.next.connection, t.next.files
-	t.mu.Unlock()
+	r := t.process
+	r.mu.Lock()
+	r.document, r.connection, r.files = t.next.document, t.next.connection, t.next.files
+	r.mu.Unlock()
 	if !t.first {
-		t.tellWatcher(was)
+		t.tellWatcher()
 	}
 	for _, s := range t.prepared {
 		if s.halt != nil {
@@ -135,7 +137,7 @@ func (t *transaction) commit(ctx context.Context) {
 			s.commit(ctx)
 		}
 	}
-	t.leadership.Settle(ctx)
+	t.process.leadership.Settle(ctx)
 }
 
 // run does both phases.
@@ -148,7 +150,7 @@ func (t *transaction) run(ctx context.Context) error {
 }
 
 func (t *transaction) log(context.Context) (step, error) {
-	change, err := t.logging.Prepare(t.effective())
+	change, err := t.process.logging.Prepare(t.effective())
 	if err != nil {
 		return step{}, err
 	}
@@ -160,30 +162,30 @@ func (t *transaction) log(context.Context) (step, error) {
 func (t *transaction) endpointFiles(context.Context) (step, error) {
 	states := map[string]string{}
 	for _, path := range endpointFiles(t.next.document.Config) {
-		state, known := t.rotation.endpoint[path]
+		state, known := t.process.rotation.endpoint[path]
 		if !known {
 			state = stateNow(path)
 		}
 		states[path] = state
 	}
-	return step{commit: func(context.Context) { t.rotation.endpoint = states }}, nil
+	return step{commit: func(context.Context) { t.process.rotation.endpoint = states }}, nil
 }
 
 // metrics prepares the metrics, unless the edit does not concern them: then no file is read.
 func (t *transaction) metrics(context.Context) (step, error) {
 	c := t.effective().Metrics
-	if !t.first && reflect.DeepEqual(c, plan.Effective(t.document.Config).Metrics) {
+	if !t.first && reflect.DeepEqual(c, plan.Effective(t.was.document.Config).Metrics) {
 		return step{}, nil
 	}
 	exposed, err := telemetry.ReadExposition(c)
 	if err != nil {
 		return step{}, t.blame("metrics.allowListMappingManifest", err)
 	}
-	return step{commit: func(context.Context) { t.hub.Expose(exposed) }}, nil
+	return step{commit: func(context.Context) { t.process.hub.Expose(exposed) }}, nil
 }
 
 func (t *transaction) endpoint(ctx context.Context) (step, error) {
-	change, err := t.server.Prepare(ctx, t.effective().Serving)
+	change, err := t.process.server.Prepare(ctx, t.effective().Serving)
 	if err != nil {
 		field := "serving"
 		var of *serving.FieldError
@@ -199,10 +201,10 @@ func (t *transaction) endpoint(ctx context.Context) (step, error) {
 // proved first.
 func (t *transaction) connect(ctx context.Context) (step, error) {
 	c := t.next.document.Config
-	if !t.first && !t.reconnect && !t.restored && plan.SourceOf(t.document.Config) == plan.SourceOf(c) {
+	if !t.first && !t.reconnect && !t.restored && plan.SourceOf(t.was.document.Config) == plan.SourceOf(c) {
 		return step{}, nil
 	}
-	old, generation := t.connection, uint64(1)
+	old, generation := t.was.connection, uint64(1)
 	if old != nil {
 		generation = old.Generation() + 1
 	}
@@ -221,11 +223,11 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 	t.next.connection = conn
 	return step{discard: conn.Retire, commit: func(context.Context) {
 		conn.Begin()
-		t.events.Connect(recorder)
+		t.process.events.Connect(recorder)
 		if old != nil {
 			t.did.reconnected = true
 			if !t.restored { // the credentials are the same
-				t.credentials.Forget()
+				t.process.credentials.Forget()
 			}
 			old.Retire()
 		}
@@ -237,18 +239,18 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 func (t *transaction) newConnection(ctx context.Context, generation uint64) (*connection.Connection, error) {
 	settings := t.next.document.Config.ClientConnection
 	if t.restored {
-		return t.connection.Anew(ctx, generation, settings, t.cachesWhole)
+		return t.was.connection.Anew(ctx, generation, settings, t.process.cachesWhole)
 	}
-	return connection.New(ctx, generation, settings, t.cachesWhole, t.options.Clock)
+	return connection.New(ctx, generation, settings, t.process.cachesWhole, t.process.options.Clock)
 }
 
 func (t *transaction) locks(ctx context.Context) (step, error) {
 	// What happened to the locks in force, also while a connection was proved, is no part of
 	// the change.
-	t.leadership.TakeTerms(ctx)
-	c, l := t.next.document.Config, t.leadership
-	wanted := func(lock string) []string { return wanted(c, t.options.Descriptors, lock) }
-	locks, err := l.Prepare(t.next.connection, c, wanted)
+	t.process.leadership.TakeTerms(ctx)
+	c, l := t.next.document.Config, t.process.leadership
+	enabled := func(lock string) []string { return enabledUnder(lock, c, t.process.options.Descriptors) }
+	locks, err := l.Prepare(t.next.connection, c, enabled)
 	if err != nil {
 		return step{}, err
 	}
@@ -262,7 +264,7 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	t.next.locks = locks
 	return step{discard: func() { l.Discard(locks) }, commit: func(ctx context.Context) {
 		t.did.leases = leaseActions(l.Locks(), locks)
-		l.Adopt(ctx, locks, c, wanted)
+		l.Adopt(ctx, locks, c, enabled)
 		l.SetTimings(c.LeaderElection)
 	}}, nil
 }
@@ -291,15 +293,15 @@ func leaseActions(old, next []*leadership.Lock) map[string]plan.Action {
 // pause takes over where controllers are paused, before any instance starts.
 func (t *transaction) pause(context.Context) (step, error) {
 	return step{commit: func(ctx context.Context) {
-		begun, ended := t.pauses.Apply(t.next.document.Config, t.options.Descriptors)
-		t.announcePauses(ctx, begun, ended)
+		begun, ended := t.process.pauses.Apply(t.next.document.Config, t.process.options.Descriptors)
+		t.process.announcePauses(ctx, begun, ended)
 	}}, nil
 }
 
 // limitDeletions takes over how much may be deleted, before any instance starts.
 func (t *transaction) limitDeletions(context.Context) (step, error) {
 	return step{commit: func(ctx context.Context) {
-		t.announceResumed(ctx, t.breaker.Apply(t.next.document.Config))
+		t.process.announceResumed(ctx, t.process.breaker.Apply(t.next.document.Config))
 	}}, nil
 }
 
@@ -307,12 +309,12 @@ func (t *transaction) limitDeletions(context.Context) (step, error) {
 func (t *transaction) pace(context.Context) (step, error) {
 	c := t.effective()
 	return step{commit: func(context.Context) {
-		t.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
-		t.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
+		t.process.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
+		t.process.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
 	}}, nil
 }
 
 // inPlace is everything else that changes without a restart, which needs no preparation.
 func (t *transaction) inPlace(context.Context) (step, error) {
-	return step{commit: func(context.Context) { t.applyInPlace() }}, nil
+	return step{commit: func(context.Context) { t.process.applyInPlace() }}, nil
 }

@@ -31,7 +31,7 @@ func versionOf(c *v1beta1.KubeControllerManagerConfiguration) basecompatibility.
 func (t *transaction) showGates(context.Context) (step, error) {
 	c := t.next.document.Config
 	if !t.first {
-		is := t.document.Config
+		is := t.was.document.Config
 		if is.EmulatedVersion == c.EmulatedVersion && is.MinCompatibilityVersion == c.MinCompatibilityVersion && maps.Equal(is.FeatureGates, c.FeatureGates) {
 			return step{}, nil
 		}

@@ -545,12 +545,12 @@ func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t)
 			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
-			s := &reconciliation{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
-			if err := s.trackActive(t.Context()); err != nil || (s.again != nil) != tc.again || len(s.cj.Status.Active) != tc.active {
-				t.Errorf("%v, again: %v, active: %v", err, s.again, s.cj.Status.Active)
+			r := &reconciliation{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
+			if err := r.trackActive(t.Context()); err != nil || (r.again != nil) != tc.again || len(r.cj.Status.Active) != tc.active {
+				t.Errorf("%v, again: %v, active: %v", err, r.again, r.cj.Status.Active)
 			}
-			if s.dirty != (tc.active == 0) {
-				t.Errorf("to be written: %v", s.dirty)
+			if r.dirty != (tc.active == 0) {
+				t.Errorf("to be written: %v", r.dirty)
 			}
 		})
 	}
@@ -578,7 +578,7 @@ func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
 	}
 	cached := cronJob("0 * * * *", lastScheduled(at("03:00:00")), version("1"))
 	env, c := fixture(t, cached, child("new"))
-	c.owners.Wrote(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version(env.NextVersion())))
+	c.owners.WroteOwner(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version(env.NextVersion())))
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
@@ -622,18 +622,18 @@ func TestAReconcileOverJobsLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.stored)
-			s := &reconciliation{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
-			if err := s.trackChildren(env.Context()); err != nil {
+			r := &reconciliation{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
+			if err := r.trackChildren(env.Context()); err != nil {
 				t.Fatal(err)
 			}
 			var active []string
-			for _, ref := range s.cj.Status.Active {
+			for _, ref := range r.cj.Status.Active {
 				active = append(active, ref.Name)
 			}
-			if !slices.Equal(active, tc.active) || !s.dirty {
-				t.Errorf("active: %v, to be written: %v", active, s.dirty)
+			if !slices.Equal(active, tc.active) || !r.dirty {
+				t.Errorf("active: %v, to be written: %v", active, r.dirty)
 			}
-			if last := s.cj.Status.LastSuccessfulTime; last == nil || !last.Time.Equal(at("02:01:00")) {
+			if last := r.cj.Status.LastSuccessfulTime; last == nil || !last.Time.Equal(at("02:01:00")) {
 				t.Errorf("last success: %v", last)
 			}
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {

@@ -31,56 +31,56 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	if err != nil {
 		return err
 	}
-	s := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
-	err = s.do(ctx)
-	if s.news {
-		s.within(s.untilRecorded())
+	r := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
+	err = r.do(ctx)
+	if r.news {
+		r.within(r.untilRecorded())
 	}
-	if s.dirty {
-		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
+	if r.dirty {
+		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.cj, metav1.UpdateOptions{})
 		if failure != nil {
 			return fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cached), failure)
 		}
-		s.cj.ObjectMeta = written.ObjectMeta
-		c.owners.Wrote(cached, s.cj)
+		r.cj.ObjectMeta = written.ObjectMeta
+		c.owners.WroteOwner(cached, r.cj)
 	}
-	if err == nil && s.again != nil {
-		c.owners.EnqueueAfter(cached, *s.again)
+	if err == nil && r.again != nil {
+		c.owners.EnqueueAfter(cached, *r.again)
 	}
 	return err
 }
 
 // within has the CronJob reconciled again after a delay at the latest.
-func (s *reconciliation) within(delay time.Duration) {
-	if s.again == nil || *s.again > delay {
-		s.again = &delay
+func (r *reconciliation) within(delay time.Duration) {
+	if r.again == nil || *r.again > delay {
+		r.again = &delay
 	}
 }
 
 // untilRecorded returns the delay of the next reconcile if a Job is kept until it is recorded in the status. A write
 // of the status records it. Without one, the stored status has it already, and only the cache does not show that.
-func (s *reconciliation) untilRecorded() time.Duration {
-	if s.dirty {
+func (r *reconciliation) untilRecorded() time.Duration {
+	if r.dirty {
 		return 0
 	}
 	return reconcile.RecheckAfter
 }
 
 // do reconciles the CronJob.
-func (s *reconciliation) do(ctx context.Context) error {
-	s.prune(ctx)
-	if err := s.trackChildren(ctx); err != nil {
+func (r *reconciliation) do(ctx context.Context) error {
+	r.prune(ctx)
+	if err := r.trackChildren(ctx); err != nil {
 		return err
 	}
-	if err := s.trackActive(ctx); err != nil {
+	if err := r.trackActive(ctx); err != nil {
 		return err
 	}
-	if s.cj.DeletionTimestamp != nil {
+	if r.cj.DeletionTimestamp != nil {
 		return nil
 	}
-	schedule, ok := s.schedule()
+	schedule, ok := r.schedule()
 	if !ok {
 		return nil
 	}
-	return s.start(ctx, schedule)
+	return r.start(ctx, schedule)
 }

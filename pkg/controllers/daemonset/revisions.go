@@ -165,7 +165,7 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	}
 	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken",
 		"daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
-	c.owners.Wrote(ds, updated)
+	c.owners.WroteOwner(ds, updated)
 	return nil
 }
 

@@ -41,7 +41,7 @@ func (r *reconciliation) rollBack(ctx context.Context, target int64) error {
 	if err != nil {
 		return fmt.Errorf("updating Deployment %s: %w", klog.KObj(r.stored), err)
 	}
-	r.owners.Wrote(r.stored, updated)
+	r.owners.WroteOwner(r.stored, updated)
 	r.rebaseOn(updated)
 	if done {
 		event.About = r.d // as the write returned it

@@ -81,7 +81,7 @@ func (c *jobController) writeStatus(ctx context.Context, a *accounting) (wrote b
 	}
 	a.changed = false
 	r.job.ResourceVersion = updated.ResourceVersion
-	c.owners.Wrote(r.job, updated)
+	c.owners.WroteOwner(r.job, updated)
 	c.metrics.podsFinished(r.job, &r.reported)
 	r.reported = *r.job.Status.DeepCopy()
 	if r.suspension != nil {

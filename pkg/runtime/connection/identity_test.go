@@ -90,7 +90,7 @@ func TestWhatIsSharedActsAsTheProcess(t *testing.T) {
 		conn.Retire()
 		server.CloseClientConnections()
 		select {
-		case <-conn.Closed():
+		case <-conn.closed:
 		case <-time.After(time.Minute):
 			t.Error("the connection is not closed")
 		}

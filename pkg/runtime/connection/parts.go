@@ -57,9 +57,6 @@ func (c *Connection) Files() []string { return slices.Clone(c.current().Files) }
 // the pod. Empty if there is none.
 func (c *Connection) ClusterCA() []byte { return c.current().Config.CAData }
 
-// Closed is closed when the connection is.
-func (c *Connection) Closed() <-chan struct{} { return c.closed }
-
 // Compare returns how other credentials differ from those in use.
 func (c *Connection) Compare(next *clients.Access) (clients.Difference, error) {
 	return c.current().Compare(next)

@@ -43,7 +43,7 @@ current-context: x
 	}
 	t.Cleanup(func() {
 		conn.Retire()
-		<-conn.Closed()
+		<-conn.closed
 	})
 	return conn
 }
@@ -143,7 +143,7 @@ func TestAConnectionThatHasNotBegunSendsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Retire()
-	<-conn.Closed()
+	<-conn.closed
 	if len(paths) != 1 || paths[0] != "/apis" {
 		t.Errorf("asked for %q", paths)
 	}

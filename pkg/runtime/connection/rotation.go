@@ -47,8 +47,8 @@ const (
 	Renewed
 	// Failed: the credentials in the files cannot be used, for a reason not known before.
 	Failed
-	// Restored: the files contain the credentials in use again.
-	Restored
+	// Reverted: the files contain the credentials in use again.
+	Reverted
 )
 
 // NewRotation makes a Rotation that counts its outcomes.
@@ -75,7 +75,7 @@ func (r *Rotation) Note(now time.Time, found []string, changed bool, err error) 
 		r.metrics.Record(telemetry.Success, now)
 		return Renewed
 	case r.failure == "" && was != "":
-		return Restored
+		return Reverted
 	}
 	return Nothing
 }

@@ -25,7 +25,7 @@ func TestWhatIsReportedOfChangedCredentials(t *testing.T) {
 		{true, broken, Failed, 1, 1},
 		{true, broken, Nothing, 1, 1},
 		{true, other, Failed, 1, 1},
-		{false, nil, Restored, 0, 1},
+		{false, nil, Reverted, 0, 1},
 		{false, nil, Nothing, 0, 1},
 		{true, broken, Failed, 1, 1},
 		{true, nil, Renewed, 0, 2},

@@ -32,24 +32,24 @@ func (w *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
 // AddEventHandlerWithOptions adds a handler. A nil ResyncPeriod follows the scope. The logger is not used.
 func (w *informer) AddEventHandlerWithOptions(next cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	if w.scope.open.Err() != nil {
-		return nil, w.refused(ErrClosed)
+		return nil, w.notAdded(ErrClosed)
 	}
 	if w.scope.dry {
 		return registration{w.base.informer}, nil
 	}
 	h := newHandler(w.scope, w.base, next, o.ResyncPeriod)
 	if err := w.scope.adopt(h); err != nil {
-		return nil, w.refused(err)
+		return nil, w.notAdded(err)
 	}
 	if err := w.base.feed.join(h); err != nil {
 		w.scope.drop(h)
-		return nil, w.refused(err)
+		return nil, w.notAdded(err)
 	}
 	return h, nil
 }
 
-// refused returns the error of a handler that could not be added.
-func (w *informer) refused(err error) error {
+// notAdded returns the error of a handler that could not be added.
+func (w *informer) notAdded(err error) error {
 	return w.scope.refuse(fmt.Errorf("adding a handler to the informer for %s: %w", w.base.key, err))
 }
 
@@ -121,18 +121,19 @@ func (w *informer) IsStopped() bool {
 
 // SetWatchErrorHandler fails: the informer is shared.
 func (w *informer) SetWatchErrorHandler(cache.WatchErrorHandler) error {
-	return w.refuse("watch error handler")
+	return w.notSet("watch error handler")
 }
 
 // SetWatchErrorHandlerWithContext fails: the informer is shared.
 func (w *informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
-	return w.refuse("watch error handler")
+	return w.notSet("watch error handler")
 }
 
 // SetTransform fails: the informer is shared.
-func (w *informer) SetTransform(cache.TransformFunc) error { return w.refuse("transform") }
+func (w *informer) SetTransform(cache.TransformFunc) error { return w.notSet("transform") }
 
-func (w *informer) refuse(what string) error {
+// notSet returns the error of a setting that would be one of all scopes.
+func (w *informer) notSet(what string) error {
 	return fmt.Errorf("setting a %s: the informer for %s is shared", what, w.base.key)
 }
 

@@ -238,7 +238,3 @@ func (i *Informers) transformFor(k key) cache.TransformFunc {
 	}
 	return StripManagedFields
 }
-
-// Transforms maps resources to what is done to their objects before they are stored. A
-// transform may change the object in place; it must accept its own result.
-type Transforms map[schema.GroupVersionResource]cache.TransformFunc

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 )
 
 // ShrunkMarker is the field manager that marks objects which are not complete, so that a
@@ -27,6 +29,10 @@ func Shrunk(obj any) bool {
 	fields := object.GetManagedFields()
 	return len(fields) == 1 && fields[0].Manager == ShrunkMarker && fields[0].Operation == ""
 }
+
+// Transforms maps resources to what is done to their objects before they are stored. A
+// transform may change the object in place; it must accept its own result.
+type Transforms map[schema.GroupVersionResource]cache.TransformFunc
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.
 //

@@ -220,23 +220,18 @@ func (b *Builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 	}
 	o.Whole = b.whole(d.Name, spec)
 	i := &instance{
+		builder:    b,
 		descriptor: d,
 		connection: conn,
 		scope:      conn.Informers().NewScope(o),
 		fence:      clients.NewFence(),
 		metrics:    telemetry.NewRegistry(),
-		hub:        b.hub,
 		recorder:   &events.Recorder{},
-		memory:     &b.memory,
 		pauses:     b.pauses.Of(d.Name),
 		deletions:  b.deletionsBy(d),
-		breaker:    b.breaker,
-		followers:  &b.followers,
-		journal:    b.journal,
 		changed:    make(chan struct{}, 1),
-		sink:       func() (corev1client.EventsGetter, error) { return eventSink(conn, d, b) },
 	}
-	if err := i.build(spec, term, b.clock); err != nil {
+	if err := i.build(spec, term); err != nil {
 		i.Close()
 		return nil, err
 	}
@@ -264,10 +259,14 @@ func identity(d controller.Descriptor, pauses *controller.Pauses) clients.Identi
 	}
 }
 
-func eventSink(conn *connection.Connection, d controller.Descriptor, b *Builder) (corev1client.EventsGetter, error) {
-	set, err := conn.Clients().For(identity(d, b.pauses.Of(d.Name)), eventFence{b, d})
-	if err != nil {
-		return nil, err
+// eventSink returns how the events of a controller are written. It outlives the instances of the controller, and holds
+// none of them.
+func (b *Builder) eventSink(d controller.Descriptor, conn *connection.Connection) func() (corev1client.EventsGetter, error) {
+	return func() (corev1client.EventsGetter, error) {
+		set, err := conn.Clients().For(identity(d, b.pauses.Of(d.Name)), eventFence{b, d})
+		if err != nil {
+			return nil, err
+		}
+		return set.Kubernetes.CoreV1(), nil
 	}
-	return set.Kubernetes.CoreV1(), nil
 }

@@ -54,8 +54,8 @@ func TestAnInstanceThatBeginsAfterItWasClosedShowsNoMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &instance{
 				controller: until{}, connection: &connection.Connection{}, scope: informers.New(informers.Options{}).NewScope(informers.ScopeOptions{Name: "a"}),
-				fence: clients.NewFence(), metrics: telemetry.NewRegistry(), hub: telemetry.NewHub(), recorder: &events.Recorder{},
-				memory: &handOvers{}, followers: &followers{},
+				fence: clients.NewFence(), metrics: telemetry.NewRegistry(), recorder: &events.Recorder{},
+				builder: &Builder{hub: telemetry.NewHub()},
 			}
 			if closed {
 				i.Close()
@@ -68,7 +68,7 @@ func TestAnInstanceThatBeginsAfterItWasClosedShowsNoMetrics(t *testing.T) {
 			if !closed {
 				i.Close()
 			}
-			if n := i.hub.Attached(); n != 0 {
+			if n := i.builder.hub.Attached(); n != 0 {
 				t.Errorf("the metrics of %d instances are shown", n)
 			}
 		})

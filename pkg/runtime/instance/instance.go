@@ -11,16 +11,12 @@ import (
 	"sync"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/clock"
-
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/events"
 	"kcmd.dev/pkg/runtime/informers"
-	"kcmd.dev/pkg/runtime/journal"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
@@ -28,22 +24,17 @@ import (
 // instance is one built controller and everything it holds. It implements
 // supervisor.Instance.
 type instance struct {
+	builder    *Builder // what instances share
 	controller controller.Controller
 	descriptor controller.Descriptor
 	connection *connection.Connection
 	scope      *informers.Scope
 	fence      *clients.ManualFence
 	metrics    *telemetry.Registry
-	hub        *telemetry.Hub
 	recorder   *events.Recorder
-	memory     *handOvers
 	knows      bool // what its predecessor has written; set by Run
-	sink       func() (corev1client.EventsGetter, error)
 	pauses     *controller.Pauses
 	deletions  *controller.Deletions
-	breaker    Breaker
-	followers  *followers
-	journal    *journal.Journal
 	changed    chan struct{} // see controller.Env.FilesChanged
 
 	succession controller.Succession
@@ -54,19 +45,19 @@ type instance struct {
 
 // build makes the controller. A panic of its New is an error like any other: what the
 // instance holds is released, on a standby too.
-func (i *instance) build(spec supervisor.Spec, term *election.Term, clk clock.WithTicker) (err error) {
+func (i *instance) build(spec supervisor.Spec, term *election.Term) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic while building: %v\n%s", v, debug.Stack())
 		}
 	}()
 	// Before New reads them, so that no change is missed.
-	i.followers.add(i.changed, i.descriptor.FollowedFiles(spec.Planned.Value))
+	i.builder.followers.add(i.changed, i.descriptor.FollowedFiles(spec.Planned.Value))
 	fence := clients.Fences(i.fence, term)
 	id := identity(i.descriptor, i.pauses)
-	id.Observer = i.journal.Of(i.descriptor.Name, spec.Term)
+	id.Observer = i.builder.journal.Of(i.descriptor.Name, spec.Term)
 	if i.descriptor.DeletesInBulk {
-		id.Deletions, id.UnclearDeletion = i.deletions, i.breaker.Unclear
+		id.Deletions, id.UnclearDeletion = i.deletions, i.builder.breaker.Unclear
 	}
 	set, err := i.connection.Clients().For(id, fence)
 	if err != nil {
@@ -90,7 +81,7 @@ func (i *instance) build(spec supervisor.Spec, term *election.Term, clk clock.Wi
 		Informers:  i.scope,
 		Events:     i.recorder,
 		Metrics:    i.metrics,
-		Clock:      clk,
+		Clock:      i.builder.clock,
 		Fenced:     fence.Done(),
 		Succession: &i.succession,
 		Pauses:     held,
@@ -112,19 +103,19 @@ func (i *instance) inspect(loop controller.Inspectable) {
 func (i *instance) Run(ctx context.Context, predecessor any) error {
 	i.succession.Leave(predecessor)
 	if i.descriptor.EventSource != "" {
-		recorder, err := i.connection.Events().Open(i.descriptor.Name, i.descriptor.EventSource, i.sink)
+		recorder, err := i.connection.Events().Open(i.descriptor.Name, i.descriptor.EventSource, i.builder.eventSink(i.descriptor, i.connection))
 		if err != nil {
 			return err
 		}
 		i.recorder.Connect(recorder)
 	}
-	i.hub.Attach(i.metrics)
+	i.builder.hub.Attach(i.metrics)
 	if err := i.fence.Err(); err != nil { // abandoned before it began: nobody detaches the metrics any more
-		i.hub.Detach(i.metrics)
+		i.builder.hub.Detach(i.metrics)
 		return err
 	}
 	i.knows = true
-	if i.memory.begin(i.descriptor.Name, i.connection.Generation(), predecessor != nil) {
+	if i.builder.memory.begin(i.descriptor.Name, i.connection.Generation(), predecessor != nil) {
 		i.knows = false
 		catchUp := i.connection.CatchUp(ctx)
 		defer catchUp.End()
@@ -140,7 +131,7 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 func (i *instance) HandOver() any {
 	left := i.succession.HandOver()
 	if i.knows {
-		i.memory.end(i.descriptor.Name, left != nil)
+		i.builder.memory.end(i.descriptor.Name, left != nil)
 	}
 	return left
 }
@@ -159,8 +150,8 @@ func (i *instance) Fence(cause error) { i.fence.Close(cause) }
 // Close implements supervisor.Instance.
 func (i *instance) Close() {
 	i.fence.Close(errors.New("the instance is closed"))
-	i.followers.remove(i.changed)
-	i.hub.Detach(i.metrics)
+	i.builder.followers.remove(i.changed)
+	i.builder.hub.Detach(i.metrics)
 	// This comes first: closing the scope waits for handlers, and one that hangs must not
 	// keep a connection open.
 	i.connection.Release()

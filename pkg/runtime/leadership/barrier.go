@@ -14,9 +14,9 @@ import (
 	"kcmd.dev/pkg/runtime/takeover"
 )
 
-// beginTerm prepares the barrier of the controllers that start in a term of a lock. While they are granted and built,
-// the caches that they stood by with are compared.
-func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
+// prepareBarrier prepares the barrier of the controllers that start in a term of a lock. While they are granted and
+// built, the caches that they stood by with are compared.
+func (l *Leadership) prepareBarrier(k *Lock, t *election.Term) {
 	ledger := k.connection.Ledger()
 	if t.Acquired == nil {
 		// Without leader election any earlier process ended before this one began, and the
@@ -62,8 +62,8 @@ func acquiredAt(l *coordinationv1.Lease) time.Time {
 
 func transitions(l *coordinationv1.Lease) int { return int(ptr.Deref(l.Spec.LeaseTransitions, 0)) }
 
-// endTerm ends the barriers of a term. It does not wait for them.
-func (l *Leadership) endTerm(k *Lock) {
+// endBarriers ends the barriers of a term. It does not wait for them.
+func (l *Leadership) endBarriers(k *Lock) {
 	for _, b := range k.allBarriers() {
 		l.options.Tasks.Go(b.End)
 	}

@@ -117,7 +117,7 @@ func TestWhatATermWaitsFor(t *testing.T) {
 				k.connection.Ledger().Inherit(takeover.Versions{Rest: "0"}, start())
 				k.connection.Ledger().Stored(podsOf(), "5", start())
 			}
-			l.beginTerm(k, test.term)
+			l.prepareBarrier(k, test.term)
 			if k.barrier == nil || k.barrierOf("a") != k.barrier {
 				t.Error("nothing is waited for")
 			}
@@ -127,7 +127,7 @@ func TestWhatATermWaitsFor(t *testing.T) {
 			if want := ptr.Deref(test.term.Acquired.Spec.LeaseTransitions, 0); k.held != int(want) {
 				t.Errorf("held %d, want %d", k.held, want)
 			}
-			l.endTerm(k)
+			l.endBarriers(k)
 			if k.barrierOf("a") != nil {
 				t.Error("the barrier outlives its term")
 			}
@@ -144,7 +144,7 @@ func TestATermBeginsToCheckCaches(t *testing.T) {
 	}
 	own, other := behind(), behind()
 	k.connection = remembering{ledger: k.connection.Ledger(), caches: map[string]takeover.Cache{"a": own, "b": other}}
-	l.beginTerm(k, &election.Term{
+	l.prepareBarrier(k, &election.Term{
 		Began: start(),
 		Before: &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{takeover.Annotation: "0 pods=7 *=0"}},
@@ -157,13 +157,13 @@ func TestATermBeginsToCheckCaches(t *testing.T) {
 	if k.barrier.Lacking(other) != "" {
 		t.Error("the cache of a controller of another lock is checked")
 	}
-	l.endTerm(k)
+	l.endBarriers(k)
 }
 
 func TestWithoutLeaderElectionNothingIsWaitedFor(t *testing.T) {
 	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
 	k := lockOf(mainLease, "a")
-	l.beginTerm(k, election.Always())
+	l.prepareBarrier(k, election.Always())
 	if k.barrierOf("a") != nil {
 		t.Error("waits for a predecessor")
 	}
@@ -181,11 +181,11 @@ func TestAConnectionThatReplacesAnotherWaitsForWhatThatWrote(t *testing.T) {
 	old.key.connection = 1
 	l.locks = []*Lock{old}
 	l.Adopt(t.Context(), []*Lock{k}, v1beta1.NewDefault(), func(string) []string { return []string{"a"} })
-	l.beginTerm(k, election.Always())
+	l.prepareBarrier(k, election.Always())
 	if k.barrierOf("a") == nil {
 		t.Error("nothing is waited for")
 	}
-	l.endTerm(k)
+	l.endBarriers(k)
 }
 
 // The process has stood by with its caches until leader election is turned off. Another one has written until it was
@@ -198,7 +198,7 @@ func TestTheEndOfLeaderElectionWaitsForWhatOthersWrote(t *testing.T) {
 			old.elector = elector
 			l.locks = []*Lock{old}
 			l.Adopt(t.Context(), []*Lock{k}, v1beta1.NewDefault(), func(string) []string { return []string{"a"} })
-			l.beginTerm(k, election.Always())
+			l.prepareBarrier(k, election.Always())
 			if waits := k.barrierOf("a") != nil; waits != (elector != nil) {
 				t.Errorf("something is waited for: %t", waits)
 			}
@@ -206,7 +206,7 @@ func TestTheEndOfLeaderElectionWaitsForWhatOthersWrote(t *testing.T) {
 			if got := k.connection.Ledger().Versions().String(); got != want {
 				t.Errorf("the ledger has %q, want %q", got, want)
 			}
-			l.endTerm(k)
+			l.endBarriers(k)
 		})
 	}
 }
@@ -232,7 +232,7 @@ func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
 	k := lockOf(mainLease, "stays", "waited", "arrived", "refused")
 	k.arrivals = map[string]bool{"arrived": true}
 	k.admission.Want([]string{"stays", "waited", "arrived"})
-	l.beginTerm(k, &election.Term{
+	l.prepareBarrier(k, &election.Term{
 		Before:   &coordinationv1.Lease{},
 		Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
 	})
@@ -252,7 +252,7 @@ func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
 	if again := k.barrierOf("arrived"); again == own || again == k.barrier || k.barrierOf("waited") != own {
 		t.Error("what comes again waits for what it has waited for before")
 	}
-	l.endTerm(k)
+	l.endBarriers(k)
 }
 
 // What is moved away and back while it stops goes on without being asked for. If it had arrived once more, the barrier
@@ -277,7 +277,7 @@ func TestWhatIsMovedAwayAndBackKeepsItsBarrierUnlessItHasStopped(t *testing.T) {
 			k.Name, group.Name, k.begun, group.begun = locks.Main, locks.Group("apps"), true, true
 			k.arrivals = map[string]bool{moves: true}
 			l.Adopt(t.Context(), []*Lock{k}, home, enabledIn(home))
-			l.beginTerm(k, &election.Term{
+			l.prepareBarrier(k, &election.Term{
 				Before:   &coordinationv1.Lease{},
 				Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
 			})
@@ -296,7 +296,7 @@ func TestWhatIsMovedAwayAndBackKeepsItsBarrierUnlessItHasStopped(t *testing.T) {
 			if again := k.barrierOf(moves); (again != waitsFor) != stopped || again == k.barrier {
 				t.Errorf("it has another barrier: %t, want %t", again != waitsFor, stopped)
 			}
-			l.endTerm(k)
+			l.endBarriers(k)
 		})
 	}
 }
@@ -312,7 +312,7 @@ func TestWhatWasBlockedHasABarrierOfItsOwnInTheNextTerm(t *testing.T) {
 		t.Fatalf("blocked are %v", k.admission.Blocked())
 	}
 	l.takeTerm(t.Context(), k) // there is none any more
-	l.beginTerm(k, &election.Term{
+	l.prepareBarrier(k, &election.Term{
 		Before:   &coordinationv1.Lease{},
 		Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
 	})
@@ -321,7 +321,7 @@ func TestWhatWasBlockedHasABarrierOfItsOwnInTheNextTerm(t *testing.T) {
 	if k.barrierOf("a") == k.barrier || k.barrierOf("b") != k.barrier {
 		t.Errorf("barriers: %v, that of the term: %p", k.barriers, k.barrier)
 	}
-	l.endTerm(k)
+	l.endBarriers(k)
 }
 
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }

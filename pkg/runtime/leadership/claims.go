@@ -31,11 +31,21 @@ func (l *Leadership) ask(ctx context.Context, k *Lock, now time.Time) {
 		return
 	}
 	k.asking = true
-	term, question := k.term, k.admission.Ask()
+	a := answer{lock: k, term: k.term, question: k.admission.Ask()}
 	l.options.Tasks.Do(func(background context.Context) func() {
-		leases, read, err := k.lookAround(background, term, l)
-		return func() { l.answered(ctx, k, term, question, leases, read, err) }
+		a.leases, a.read, a.err = k.lookAround(background, a.term, l)
+		return func() { l.answered(ctx, a) }
 	})
+}
+
+// answer is what the other leases say about what waits under a lock.
+type answer struct {
+	lock     *Lock
+	term     *election.Term // that of the lock when the question was asked
+	question claims.Question
+	leases   []coordinationv1.Lease
+	read     time.Time // when the leases were read
+	err      error     // why they could not be
 }
 
 // announceNext sets when to make sure of the entry next. kube-system needs none.
@@ -95,24 +105,24 @@ func (k *Lock) lookAround(ctx context.Context, term *election.Term, l *Leadershi
 }
 
 // answered records what the other leases say.
-func (l *Leadership) answered(ctx context.Context, k *Lock, term *election.Term, q claims.Question, leases []coordinationv1.Lease, read time.Time, err error) {
-	timings := timingsOf(l.election)
-	if k.term != term {
+func (l *Leadership) answered(ctx context.Context, a answer) {
+	k, timings := a.lock, timingsOf(l.election)
+	if k.term != a.term {
 		return
 	}
 	k.asking = false
-	if err != nil {
-		k.trouble = fmt.Sprintf("it is not known whether another process still runs it: %v", err)
+	if a.err != nil {
+		k.trouble = fmt.Sprintf("it is not known whether another process still runs it: %v", a.err)
 		k.askAt = l.options.Clock.Now().Add(timings.RetryPeriod)
-		klog.FromContext(ctx).Error(err, "The claims of other processes cannot be read; no further controllers are started", "lock", k.Name)
+		klog.FromContext(ctx).Error(a.err, "The claims of other processes cannot be read; no further controllers are started", "lock", k.Name)
 		l.options.Runner.Synchronize(ctx)
 		return
 	}
 	k.trouble = ""
-	live := k.connection.Observer().Live(leases, l.identityOf(k), k.key.main, read)
+	live := k.connection.Observer().Live(a.leases, l.identityOf(k), k.key.main, a.read)
 	live = slices.DeleteFunc(live, func(c claims.Claim) bool { return l.isOwn(c.Holder) }) // by an earlier identity
 	waited := k.admission.Blocked()
-	changed := k.admission.Answer(q, live)
+	changed := k.admission.Answer(a.question, live)
 	l.granted(k, waited)
 	if blocked := k.admission.Blocked(); len(blocked) > 0 {
 		k.askAt = l.options.Clock.Now().Add(min(recheckEvery, timings.RetryPeriod))

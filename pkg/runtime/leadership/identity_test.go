@@ -96,11 +96,11 @@ func TestAnEarlierIdentityBlocksNothing(t *testing.T) {
 		}
 	}
 	earlier := l.identityIn(claims.Lease{Namespace: "kube-system", Name: "earlier"}, "called otherwise")
-	l.answered(t.Context(), k, k.term, k.admission.Ask(), []coordinationv1.Lease{
+	l.answered(t.Context(), answer{lock: k, term: k.term, question: k.admission.Ask(), read: time.Now(), leases: []coordinationv1.Lease{
 		held("earlier", earlier, "own"), held("other", "other_"+uuid.NewString(), "of another"),
-	}, time.Now(), nil)
+	}})
 	if !k.admission.Granted("own") || k.admission.Granted("of another") {
 		t.Errorf("granted: %t, and what another process runs: %t", k.admission.Granted("own"), k.admission.Granted("of another"))
 	}
-	l.endTerm(k)
+	l.endBarriers(k)
 }

@@ -238,13 +238,9 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	if t == k.term {
 		return
 	}
-	k.arrive(slices.Collect(maps.Keys(k.admission.Blocked()))...) // whoever ran them may not be seen any more
-	k.admission.Lost()
-	l.endTerm(k)
-	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
-	k.term, k.asking, k.askAt, k.trouble, k.hidden = t, false, time.Time{}, "", ""
-	k.handingTo, k.clearing, k.announceAt = "", false, time.Time{}
 	logger := klog.FromContext(ctx).WithValues("lock", k.Name)
+	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
+	l.clearTerm(k)
 	if t == nil {
 		if notChosen {
 			k.handingTo = "the candidate that the API server prefers"
@@ -252,11 +248,26 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 		logger.Info("Not leading, standing by", "term", k.number)
 		return
 	}
+	l.beginTerm(k, t)
+	logger.Info("Leading", "term", k.number)
+}
+
+// clearTerm drops what belongs to the last term of a lock.
+func (l *Leadership) clearTerm(k *Lock) {
+	k.arrive(slices.Collect(maps.Keys(k.admission.Blocked()))...) // whoever ran them may not be seen any more
+	k.admission.Lost()
+	l.endBarriers(k)
+	k.term, k.asking, k.askAt, k.trouble, k.hidden = nil, false, time.Time{}, "", ""
+	k.handingTo, k.clearing, k.announceAt = "", false, time.Time{}
+}
+
+// beginTerm records a term of a lock, and has the loop notice its end.
+func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	l.terms++
-	k.number = l.terms
+	k.term, k.number = t, l.terms
 	k.requested.Store(false)
 	k.announceNext(l.options.Clock.Now())
-	l.beginTerm(k, t)
+	l.prepareBarrier(k, t)
 	// The term ends by itself, also when its elector is stuck.
 	l.options.Tasks.Go(func() {
 		select {
@@ -268,7 +279,6 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 		case <-l.options.Tasks.Context().Done():
 		}
 	})
-	logger.Info("Leading", "term", k.number)
 }
 
 // NewLeases returns those of prepared locks that are new and have a lease.
@@ -307,7 +317,7 @@ func (l *Leadership) SetTimings(c v1beta1.LeaderElection) {
 // End cancels what waits, and returns the errors.
 func (l *Leadership) End() error {
 	for _, k := range l.all() {
-		l.endTerm(k)
+		l.endBarriers(k)
 	}
 	if l.alarm != nil {
 		l.alarm.Stop()

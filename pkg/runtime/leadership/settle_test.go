@@ -184,7 +184,7 @@ func TestShorterTimingsApplyToWhatWaits(t *testing.T) {
 	long.LeaseDuration.Duration, long.RetryPeriod.Duration = time.Hour, 40*time.Minute
 	l.election = long
 	k.term = election.Always()
-	l.answered(t.Context(), k, k.term, k.admission.Ask(), nil, start(), errors.New("down"))
+	l.answered(t.Context(), answer{lock: k, term: k.term, question: k.admission.Ask(), read: start(), err: errors.New("down")})
 	l.nextRequest, l.nextHandOver = start().Add(time.Hour), start().Add(time.Hour)
 	short := v1beta1.NewDefault().LeaderElection
 	l.SetTimings(short)

@@ -65,7 +65,7 @@ func (u *unit) checkStuck() {
 	u.mu.Lock()
 	u.status.Stuck = stuck
 	u.mu.Unlock()
-	klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", Stacks(u.d.Name))
+	klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", stacks(u.d.Name))
 	u.current.Fence(errors.New("stuck on " + stuck))
 	u.crashed(errors.New("stuck on "+stuck), causeStuck)
 }

@@ -6,11 +6,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// HandOverTime is how long what an instance handed over is kept for its successor. After
+// handOverTime is how long what an instance handed over is kept for its successor. After
 // that, caches show what was written, and a standby frees the memory. A lease may change
 // holders twice within this time, so a successor must not conclude anything from it that
 // another process could have undone.
-const HandOverTime = 5 * time.Minute
+const handOverTime = 5 * time.Minute
 
 // handOver is what an instance handed over, for a successor that talks to the same API server:
 // another one has other objects, and versions that cannot be compared.
@@ -44,15 +44,15 @@ func (u *unit) collectHandOver(r *running) {
 	u.mu.Unlock()
 	if err != nil {
 		u.options.Metrics.lost.WithLabelValues(u.d.Name).Inc()
-		klog.FromContext(u.ctx).Error(err, "Controller handed nothing over, its successor starts without its state", "stacks", Stacks(u.d.Name))
+		klog.FromContext(u.ctx).Error(err, "Controller handed nothing over, its successor starts without its state", "stacks", stacks(u.d.Name))
 		return
 	}
 	if value != nil {
 		u.handedOver = &handOver{
 			value:   value,
 			clients: u.want.Spec.Clients,
-			until:   u.options.Clock.Now().Add(HandOverTime),
-			expiry:  u.options.Clock.After(HandOverTime),
+			until:   u.options.Clock.Now().Add(handOverTime),
+			expiry:  u.options.Clock.After(handOverTime),
 		}
 	}
 }

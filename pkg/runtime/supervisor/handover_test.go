@@ -43,13 +43,13 @@ func TestWhatIsHandedOverBelongsToAConnectionAndATime(t *testing.T) {
 		{"another connection", nil, spec("2", 2), nil},
 		{"after a standby", []func(*harness){standby(1), pass(4 * time.Minute)}, spec("2", 1), "from 1"},
 		{"under a later term", []func(*harness){standby(1)}, Spec{Planned: plan.Spec{Value: "2"}, Clients: 1, Term: 7}, "from 1"},
-		{"after a long standby", []func(*harness){standby(1), pass(HandOverTime)}, spec("2", 1), nil},
+		{"after a long standby", []func(*harness){standby(1), pass(handOverTime)}, spec("2", 1), nil},
 		{"a standby on another connection", []func(*harness){standby(2)}, spec("2", 1), nil},
 		{"after waiting for an API", []func(*harness){in(Waiting), pass(time.Minute)}, spec("2", 1), "from 1"},
 		{"after waiting for an API, on another connection", []func(*harness){in(Waiting)}, spec("2", 2), nil},
 		{"after a pause", []func(*harness){paused(1), pass(4 * time.Minute)}, spec("2", 1), "from 1"},
 		{"after a pause on another connection", []func(*harness){paused(2)}, spec("2", 1), nil},
-		{"after waiting for long", []func(*harness){in(Waiting), pass(HandOverTime)}, spec("2", 1), nil},
+		{"after waiting for long", []func(*harness){in(Waiting), pass(handOverTime)}, spec("2", 1), nil},
 		{"after it was disabled", []func(*harness){in(Disabled)}, spec("2", 1), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestWhatIsHandedOverExpiresWhileTheControllerBacksOff(t *testing.T) {
 	h.builder.mu.Unlock()
 	h.instances("a")[0].ended <- errEnded
 	h.eventually("it backs off", func() bool { return h.status("a").State == BackingOff })
-	h.clock.Step(HandOverTime)
+	h.clock.Step(handOverTime)
 	h.builder.mu.Lock()
 	delete(h.builder.refuse, "a")
 	h.builder.mu.Unlock()
@@ -113,7 +113,7 @@ func TestAStandbyGivesTheMemoryBack(t *testing.T) {
 	if kept.Value() == nil {
 		t.Fatal("it is not kept at all")
 	}
-	h.clock.Step(HandOverTime)
+	h.clock.Step(handOverTime)
 	h.eventually("the memory is given back", func() bool {
 		runtime.GC()
 		return kept.Value() == nil

@@ -18,6 +18,12 @@ type move struct {
 	err      error
 }
 
+// commit tells a controller what to do, and returns what that was.
+func (m move) commit() Done {
+	m.unit.command(m)
+	return Done{Name: m.unit.d.Name, Before: m.before, After: m.want}
+}
+
 // discard releases what a move holds, which will not be carried out.
 func (m move) discard() {
 	if m.instance != nil {

@@ -9,9 +9,9 @@ import (
 // maxStacks bounds the length of a stack dump in the log, in bytes.
 const maxStacks = 32 << 10
 
-// Stacks returns the stacks of the goroutines of one controller, found by their
+// stacks returns the stacks of the goroutines of one controller, found by their
 // profiler label.
-func Stacks(name string) string {
+func stacks(name string) string {
 	var all bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
 		return "stacks are not available: " + err.Error()

@@ -102,30 +102,27 @@ func waiting(loops []controller.LoopStatus) string {
 
 // stopped says how many keys wait until deletions go on, empty if none does.
 func stopped(loops []controller.LoopStatus) string {
-	n := 0
-	for _, l := range loops {
-		n += l.Stopped
-	}
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "1 key waits until deletions go on (deletionBreaker)"
-	}
-	return fmt.Sprintf("%d keys wait until deletions go on (deletionBreaker)", n)
+	return keys(loops, func(l controller.LoopStatus) int { return l.Stopped },
+		"1 key waits until deletions go on (deletionBreaker)", "%d keys wait until deletions go on (deletionBreaker)")
 }
 
 // heldBack says how many keys wait for the end of a pause, empty if none does.
 func heldBack(loops []controller.LoopStatus) string {
+	return keys(loops, func(l controller.LoopStatus) int { return l.Held },
+		"1 key is held back by a pause", "%d keys are held back by a pause")
+}
+
+// keys says in one of the texts how many keys of the loops are counted, empty if none is.
+func keys(loops []controller.LoopStatus, count func(controller.LoopStatus) int, one, many string) string {
 	n := 0
 	for _, l := range loops {
-		n += l.Held
+		n += count(l)
 	}
 	switch n {
 	case 0:
 		return ""
 	case 1:
-		return "1 key is held back by a pause"
+		return one
 	}
-	return fmt.Sprintf("%d keys are held back by a pause", n)
+	return fmt.Sprintf(many, n)
 }

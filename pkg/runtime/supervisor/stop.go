@@ -83,5 +83,5 @@ func (u *unit) recordAbandoned(err error, message string) {
 	u.mu.Lock()
 	u.status.Abandoned++
 	u.mu.Unlock()
-	klog.FromContext(u.ctx).Error(err, message, "stacks", Stacks(u.d.Name))
+	klog.FromContext(u.ctx).Error(err, message, "stacks", stacks(u.d.Name))
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controller"
 )
 
@@ -197,53 +196,15 @@ func (s *Supervisor) prepare(name string, desired map[string]Want, cause Cause) 
 	if !ok {
 		want = Want{State: Disabled}
 	}
-	if u.wanted.equal(want) {
-		return move{unit: u, before: u.wanted, want: want, keep: true}, nil
+	if u.commanded.equal(want) {
+		return move{unit: u, before: u.commanded, want: want, keep: true}, nil
 	}
 	m := u.prepare(want, cause)
-	m.before = u.wanted
+	m.before = u.commanded
 	if m.err != nil {
 		return m, &BuildError{name, m.err}
 	}
 	return m, nil
-}
-
-// commit tells a controller what to do, and returns what that was.
-func (m move) commit() Done {
-	m.unit.command(m)
-	return Done{Name: m.unit.d.Name, Before: m.before, After: m.want}
-}
-
-// Done is what one controller was told to do.
-type Done struct {
-	Name string
-	// Before is what it was told last.
-	Before, After Want
-}
-
-// Action is what happens to its instance; off if it has none before and after.
-func (d Done) Action() plan.Action {
-	switch was, is := d.Before.State == Paused, d.After.State == Paused; {
-	case was && is:
-		return plan.Keep
-	case is:
-		return plan.Pause
-	case was && d.After.State == Running:
-		return plan.Resume
-	case was && d.After.State == Disabled:
-		return plan.Stop
-	}
-	switch was, is := d.Before.State == Running, d.After.State == Running; {
-	case was && is && d.Before.equal(d.After):
-		return plan.Keep
-	case was && is:
-		return plan.Restart
-	case was:
-		return plan.Stop
-	case is:
-		return plan.Start
-	}
-	return plan.Off
 }
 
 // Halt has the instances that are going to be replaced or stopped begin nothing more. Commit is to follow.

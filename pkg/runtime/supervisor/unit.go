@@ -23,7 +23,7 @@ type unit struct {
 	interval     atomic.Int64 // a time.Duration, see SetStartInterval
 	resync       atomic.Int64 // a time.Duration
 
-	wanted Want // changed by Supervisor.Commit only, under mu
+	commanded Want // what the newest command says; changed by Supervisor.Commit only, under mu
 
 	wake chan struct{}
 	quit chan struct{}
@@ -36,7 +36,7 @@ type unit struct {
 	current *running
 
 	// The rest is owned by the loop.
-	want       Want
+	want       Want      // what the command says that was carried out last
 	warm       func()    // releases what is kept warm
 	handedOver *handOver // of the last instance, for the next
 	failures   int
@@ -48,14 +48,14 @@ type unit struct {
 
 func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 	u := &unit{
-		ctx:     ctx,
-		d:       d,
-		options: o,
-		wanted:  Want{State: Disabled},
-		wake:    make(chan struct{}, 1),
-		quit:    make(chan struct{}),
-		status:  Status{Name: d.Name, State: Disabled, Restarts: map[string]uint64{}},
-		want:    Want{State: Disabled},
+		ctx:       ctx,
+		d:         d,
+		options:   o,
+		commanded: Want{State: Disabled},
+		wake:      make(chan struct{}, 1),
+		quit:      make(chan struct{}),
+		status:    Status{Name: d.Name, State: Disabled, Restarts: map[string]uint64{}},
+		want:      Want{State: Disabled},
 	}
 	u.drainTimeout.Store(int64(10 * time.Second))
 	o.Metrics.setState(d.Name, Disabled)
@@ -92,7 +92,7 @@ func ordered(by Cause) error { return fmt.Errorf("stopped: %s", by) }
 // command hands a move to the loop. A move that was not carried out yet is replaced.
 func (u *unit) command(m move) {
 	u.mu.Lock()
-	u.wanted = m.want
+	u.commanded = m.want
 	u.resync.Store(int64(m.want.Resync))
 	if m.keep {
 		if u.current != nil {
@@ -269,8 +269,8 @@ func (u *unit) setState(s State, reason string) {
 // out.
 func (u *unit) recordNotRunning(want Want) {
 	u.mu.Lock()
-	if u.wanted.equal(want) {
-		want.Reason = u.wanted.Reason
+	if u.commanded.equal(want) {
+		want.Reason = u.commanded.Reason
 	}
 	u.status.State, u.status.Reason = want.State, want.Reason
 	u.mu.Unlock()

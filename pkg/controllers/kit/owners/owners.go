@@ -198,8 +198,8 @@ func (o *Owners[T]) Settled(owner T) bool {
 	return settled
 }
 
-// Wrote records that a write of the owner itself returned written.
-func (o *Owners[T]) Wrote(owner, written T) {
+// WroteOwner records that a write of the owner itself returned written.
+func (o *Owners[T]) WroteOwner(owner, written T) {
 	if o.options.FromLastWrite {
 		o.written.Wrote(owner, written)
 	}
@@ -211,7 +211,7 @@ func (o *Owners[T]) Wrote(owner, written T) {
 // WroteStatus records that a write of the status of an owner returned written.
 func (o *Owners[T]) WroteStatus(owner, written T) {
 	o.Writes.WroteStatus(owner, written.GetResourceVersion())
-	o.Wrote(owner, written)
+	o.WroteOwner(owner, written)
 }
 
 // PutOff reports whether a status that is not urgent must wait, see writes.Memory.CountsDelay. If so, the

@@ -158,7 +158,7 @@ func TestReconcileReadsTheOwner(t *testing.T) {
 func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 	for _, fresh := range []bool{true, false} {
 		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.RequireFresh = fresh }, set("a"))
-		f.Wrote(set("a"), set("a", at("11")))
+		f.WroteOwner(set("a"), set("a", at("11")))
 		err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a")))
 		if reconcile.IsExpected(err) != fresh || (len(f.worked) == 0) != fresh || (len(f.stale) == 1) != fresh {
 			t.Errorf("fresh %v: got %v, worked on %v, stale %v", fresh, err, f.worked, f.stale)
@@ -179,7 +179,7 @@ func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
 		o.RequireFresh, o.Loop.Ready = true, func(context.Context) bool { return true }
 	}, set("a"))
-	f.Wrote(set("a"), set("a", at("11")))
+	f.WroteOwner(set("a"), set("a", at("11")))
 	f.env.Run(t, f.Owners)
 	f.Loop.Add(reconcile.KeyOf(set("a")))
 	for n := range uint64(20) {

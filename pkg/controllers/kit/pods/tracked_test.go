@@ -43,9 +43,8 @@ func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
 	}, client
 }
 
-func remembered(t Tracked) writes.Record {
-	return t.Writes.HandOver()[types.NamespacedName{Namespace: "ns", Name: "rs"}]
-}
+// ownerKey is the key of owner.
+var ownerKey = types.NamespacedName{Namespace: "ns", Name: "rs"}
 
 func TestCreateAll(t *testing.T) {
 	boom := apierrors.NewForbidden(Resource, "", errors.New("boom"))
@@ -82,7 +81,7 @@ func TestCreateAll(t *testing.T) {
 			if n := len(client.Actions()); n != test.requests {
 				t.Errorf("%d requests", n)
 			}
-			state := remembered(tracked)
+			state := tracked.Writes.HandOver()[ownerKey]
 			if state.Versions[Resource] != test.version || left(state.Hold) != test.hold || left(state.Uncertain) != test.uncertain {
 				t.Errorf("remembered is %+v", state)
 			}
@@ -143,7 +142,7 @@ func TestNothingIsCreatedWhileAPodMayExist(t *testing.T) {
 func TestWhatWasNotSentIsNotWaitedFor(t *testing.T) {
 	tracked, _ := newTracked()
 	errs := tracked.CreateAll(t.Context(), owner(), ref(), 1, func(int) *corev1.PodTemplateSpec { return &corev1.PodTemplateSpec{} })
-	if state := remembered(tracked); len(errs) != 1 || !state.Uncertain.IsZero() {
+	if state := tracked.Writes.HandOver()[ownerKey]; len(errs) != 1 || !state.Uncertain.IsZero() {
 		t.Errorf("got %v, remembered is %+v", errs, state)
 	}
 }
@@ -175,7 +174,7 @@ func TestDeleteAll(t *testing.T) {
 		t.Errorf("failures are %v", errs)
 	}
 	waits := map[string]time.Duration{}
-	for object, until := range remembered(tracked).Deletions {
+	for object, until := range tracked.Writes.HandOver()[ownerKey].Deletions {
 		waits[object.Name.Name] = until.Sub(time.Unix(1, 0))
 	}
 	if want := map[string]time.Duration{"a": writes.Timeout, "gone": writes.Timeout, "lost": reconcile.RecheckAfter}; !maps.Equal(waits, want) {
@@ -197,7 +196,7 @@ func TestDeletionsThatConflictAreTriedAgainAndNotReported(t *testing.T) {
 	if got := recorded(events); len(got) > 0 {
 		t.Errorf("events are %q", got)
 	}
-	if left := remembered(tracked).Deletions; len(left) > 0 {
+	if left := tracked.Writes.HandOver()[ownerKey].Deletions; len(left) > 0 {
 		t.Errorf("the owner waits for %v", left)
 	}
 }
@@ -236,7 +235,7 @@ func TestPatchFor(t *testing.T) {
 		if err := tracked.PatchFor(owner())(t.Context(), mine, []byte(patch)); err != nil {
 			t.Fatal(err)
 		}
-		if got := remembered(tracked).Versions[Resource]; got != want {
+		if got := tracked.Writes.HandOver()[ownerKey].Versions[Resource]; got != want {
 			t.Errorf("%s: remembered is %q, want %q", patch, got, want)
 		}
 	}

@@ -18,8 +18,8 @@ const recheckCreated = 5 * time.Second
 // given the answer. The key is that of the namespace, in the queue q; object is the kind and name, for errors.
 //
 //   - An object that was created is looked for again: if it is deleted while the watch is interrupted, there is no
-//     event. - That the namespace is being deleted, or is gone, is no failure. The key is reconciled again: if the
-//     namespace was
+//     event.
+//   - That the namespace is being deleted, or is gone, is no failure. The key is reconciled again: if the namespace was
 //     recreated, the API server may still know only the one before, and no event follows.
 //   - One that exists already is waited for, see AwaitCache.
 //   - Any other answer is a failure.

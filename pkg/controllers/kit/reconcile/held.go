@@ -83,40 +83,40 @@ func namespaceOf[K comparable]() func(K) string {
 	return known
 }
 
-// hold holds a key back if the controller is paused in its namespace.
-func (l *Loop[K]) hold(key K) bool {
+// holdIfPaused holds a key back if the controller is paused in its namespace.
+func (l *Loop[K]) holdIfPaused(key K) bool {
 	if l.options.Namespace == nil || !l.pauses.Any() {
 		return false
 	}
-	if !l.holdIn(l.options.Namespace(key), key) {
+	if !l.holdIfPausedIn(l.options.Namespace(key), key) {
 		return false
 	}
 	l.lanes.takeTrigger(key) // no reconcile will ask why it was queued
 	return true
 }
 
-// holdIn holds a key back while a namespace is paused. It asks under the lock that resume
+// holdIfPausedIn holds a key back while a namespace is paused. It asks under the lock that resumePaused
 // takes after a change, so that no key is held once its namespace is resumed.
-func (l *Loop[K]) holdIn(namespace string, key K) bool {
-	l.held.mu.Lock()
-	defer l.held.mu.Unlock()
+func (l *Loop[K]) holdIfPausedIn(namespace string, key K) bool {
+	l.paused.mu.Lock()
+	defer l.paused.mu.Unlock()
 	if !l.pauses.Hold(namespace) {
 		return false
 	}
-	l.held.add(namespace, key)
+	l.paused.add(namespace, key)
 	return true
 }
 
-// holdFor has a key enqueued at the end of the pauses of namespaces.
-func (l *Loop[K]) holdFor(namespaces []string, key K) {
+// holdUntilResumed has a key enqueued at the end of the pauses of namespaces.
+func (l *Loop[K]) holdUntilResumed(namespaces []string, key K) {
 	for _, namespace := range namespaces {
-		l.holdIn(namespace, key)
+		l.holdIfPausedIn(namespace, key)
 	}
 }
 
-// holdStopped holds a key back until objects of some kinds may be deleted. It reports false if they
-// may be by now. Like holdIn, it asks under the lock that resume takes after a change.
-func (l *Loop[K]) holdStopped(kinds []schema.GroupResource, key K) bool {
+// holdIfStopped holds a key back until objects of some kinds may be deleted. It reports false if they
+// may be by now. Like holdIfPausedIn, it asks under the lock that resumeStopped takes after a change.
+func (l *Loop[K]) holdIfStopped(kinds []schema.GroupResource, key K) bool {
 	l.stopped.mu.Lock()
 	defer l.stopped.mu.Unlock()
 	held := false
@@ -129,8 +129,8 @@ func (l *Loop[K]) holdStopped(kinds []schema.GroupResource, key K) bool {
 	return held
 }
 
-// resume enqueues the keys of the namespaces that are no longer paused.
-func (l *Loop[K]) resume() { l.enqueueAll(l.held.released(l.pauses.Hold)) }
+// resumePaused enqueues the keys of the namespaces that are no longer paused.
+func (l *Loop[K]) resumePaused() { l.enqueueAll(l.paused.released(l.pauses.Hold)) }
 
 // resumeStopped enqueues the keys that waited for kinds whose objects may be deleted again.
 func (l *Loop[K]) resumeStopped() {

@@ -25,7 +25,7 @@ func (l *Loop[K]) Inspect() controller.LoopStatus {
 	slices.SortFunc(s.InFlight, func(a, b controller.InFlight) int { return a.Since.Compare(b.Since) })
 	s.Queue, s.Workers = l.options.Queue, l.options.Workers
 	s.Depth, s.Backlog = l.lanes.depths()
-	s.Held, s.Stopped = l.held.count(), l.stopped.count()
+	s.Held, s.Stopped = l.paused.count(), l.stopped.count()
 	return s
 }
 
@@ -40,8 +40,8 @@ func (l *Loop[K]) Counts() (queued, done uint64) {
 	return l.lanes.pushed, done
 }
 
-// working is the context of a reconcile. It describes the key, see controller.WorkOf.
-type working[K comparable] struct {
+// reconcileContext is the context of a reconcile. It describes the key, see controller.WorkOf.
+type reconcileContext[K comparable] struct {
 	context.Context
 	loop    *Loop[K]
 	key     K
@@ -49,20 +49,20 @@ type working[K comparable] struct {
 }
 
 // Value implements context.Context.
-func (w *working[K]) Value(key any) any {
+func (c *reconcileContext[K]) Value(key any) any {
 	if _, ok := key.(controller.WorkKey); ok {
-		return w
+		return c
 	}
-	return w.Context.Value(key)
+	return c.Context.Value(key)
 }
 
 // Describe implements controller.Work.
-func (w *working[K]) Describe() controller.Task {
-	why := w.trigger.String()
-	if w.trigger.event == Retry {
-		why = fmt.Sprintf("%s %d", why, w.loop.Retries(w.key))
+func (c *reconcileContext[K]) Describe() controller.Task {
+	why := c.trigger.String()
+	if c.trigger.event == Retry {
+		why = fmt.Sprintf("%s %d", why, c.loop.Retries(c.key))
 	}
-	return controller.Task{Queue: w.loop.options.Queue, Key: keyText(w.key), Trigger: why}
+	return controller.Task{Queue: c.loop.options.Queue, Key: keyText(c.key), Trigger: why}
 }
 
 // named is implemented by keys that are about one object and whose text says more than its name.
@@ -114,7 +114,7 @@ type holding struct {
 // is shown once.
 func (l *Loop[K]) holdings() map[K]holding {
 	all := map[K]holding{}
-	for key := range l.held.causes() {
+	for key := range l.paused.causes() {
 		all[key] = holding{state: controller.KeyPaused}
 	}
 	for key, kinds := range l.stopped.causes() {

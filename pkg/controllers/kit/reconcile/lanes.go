@@ -48,9 +48,9 @@ type lanes[K comparable] struct {
 	mu        sync.Mutex
 	announced map[K]Lane
 	waiting   map[K]place
-	taken     map[K]trigger // of keys that were popped and that nobody has begun
-	delayed   map[K]delay   // when keys are added that wait for a time
-	most      int           // how many keys waited at most since waiting was made
+	taken     map[K]trigger    // of keys that were popped and that nobody has begun
+	delayed   map[K]delayedAdd // when keys are added that wait for a time
+	most      int              // how many keys waited at most since waiting was made
 	queues    [2]fifo[K]
 	turn      int
 	pushed    uint64 // how many keys began to wait
@@ -66,6 +66,23 @@ type place struct {
 	since time.Time
 }
 
+// delayedAdd is when a key is added later, and in which lane.
+type delayedAdd struct {
+	due  time.Time
+	lane Lane
+}
+
+// and combines two of them for one key. The work queue keeps the earlier time; Fresh wins over Backlog.
+func (d delayedAdd) and(other delayedAdd) delayedAdd {
+	if other.due.Before(d.due) {
+		d, other = other, d
+	}
+	if d.lane.IsBacklog() && !other.lane.IsBacklog() {
+		d.lane = other.lane
+	}
+	return d
+}
+
 func newLanes[K comparable](c clock.PassiveClock, onPushed func(), onPopped func(time.Duration)) *lanes[K] {
 	return &lanes[K]{
 		clock:     c,
@@ -74,7 +91,7 @@ func newLanes[K comparable](c clock.PassiveClock, onPushed func(), onPopped func
 		announced: map[K]Lane{},
 		waiting:   map[K]place{},
 		taken:     map[K]trigger{},
-		delayed:   map[K]delay{},
+		delayed:   map[K]delayedAdd{},
 	}
 }
 
@@ -102,10 +119,10 @@ func (l *lanes[K]) take(key K) Lane {
 }
 
 // arrived returns what a key waited for whose time has come, and forgets it.
-func (l *lanes[K]) arrived(key K) delay {
+func (l *lanes[K]) arrived(key K) delayedAdd {
 	at, delayed := l.delayed[key]
 	if !delayed || l.clock.Now().Before(at.due) {
-		return delay{}
+		return delayedAdd{}
 	}
 	delete(l.delayed, key)
 	return at
@@ -115,7 +132,7 @@ func (l *lanes[K]) arrived(key K) delay {
 func (l *lanes[K]) delay(key K, due time.Time, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := delay{due: due, lane: lane}
+	next := delayedAdd{due: due, lane: lane}
 	if at, delayed := l.delayed[key]; delayed {
 		next = at.and(next)
 	}

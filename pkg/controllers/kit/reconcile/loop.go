@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +60,7 @@ type Loop[K comparable] struct {
 	rechecks workqueue.TypedRateLimiter[K] // the delays of keys that wait for a cache
 
 	pauses *controller.Pauses
-	held   heldKeys[K]
+	paused heldKeys[K]
 
 	deletions *controller.Deletions
 	stopped   heldKeys[K]
@@ -185,7 +184,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	l.release(delayed)
 	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
-	defer l.pauses.Follow(l.resume)()
+	defer l.pauses.Follow(l.resumePaused)()
 	defer l.deletions.Follow(l.resumeStopped)()
 	parts := []func(context.Context) error{func(ctx context.Context) error {
 		<-ctx.Done()
@@ -211,28 +210,6 @@ func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 	l.delayed, l.parked = delayed, nil
 }
 
-// WorkContext derives a context that survives the end of ctx, which is a request to stop, and
-// ends when fenced is closed, which revokes the right to write. The returned function releases
-// its resources and must be called after the work has ended.
-func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, func()) {
-	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	watched := concurrent.Start(func() {
-		select {
-		case <-fenced:
-			cancel(errFenced)
-		case <-done:
-		}
-	})
-	return working, func() {
-		close(done)
-		watched()
-		cancel(nil)
-	}
-}
-
-var errFenced = errors.New("the instance may no longer write")
-
 func (l *Loop[K]) worker(ctx, working context.Context) {
 	for {
 		key, shutdown := l.queue.Get()
@@ -240,7 +217,7 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 			return
 		}
 		// After a stop the queue still returns the keys it holds; they are dropped.
-		if ctx.Err() == nil && !l.hold(key) {
+		if ctx.Err() == nil && !l.holdIfPaused(key) {
 			l.process(working, key)
 		}
 		l.queue.Done(key)
@@ -251,7 +228,7 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 func (l *Loop[K]) process(ctx context.Context, key K) {
 	why := l.lanes.takeTrigger(key)
 	began := l.record.start(key, why)
-	err := l.guarded(&working[K]{Context: ctx, loop: l, key: key, trigger: why}, key)
+	err := l.guarded(&reconcileContext[K]{Context: ctx, loop: l, key: key, trigger: why}, key)
 	l.metrics.workDuration.Observe(l.clock.Since(began).Seconds())
 	dropped := l.conclude(ctx, key, err)
 	l.record.end(key, err, dropped) // last, so that a key is always shown as either in flight or waiting
@@ -270,11 +247,11 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 	}
 	if paused := controller.PausedIn(err); len(paused) > 0 {
 		logger.V(2).Info("Reconcile is held back by a pause", "key", key, "namespaces", paused, "err", err)
-		l.holdFor(paused, key)
+		l.holdUntilResumed(paused, key)
 		l.AddRateLimited(key) // there may be other causes too
 		return false
 	}
-	if stopped, only := controller.StoppedIn(err); len(stopped) > 0 && l.holdStopped(stopped, key) && only {
+	if stopped, only := controller.StoppedIn(err); len(stopped) > 0 && l.holdIfStopped(stopped, key) && only {
 		logger.V(2).Info("Reconcile is held back by the breaker for deletions",
 			"key", key, "resources", stopped, "err", err)
 		return false

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"kcmd.dev/pkg/controller"
@@ -47,3 +48,25 @@ func Passes(
 		}
 	}
 }
+
+// WorkContext derives a context that survives the end of ctx, which is a request to stop, and
+// ends when fenced is closed, which revokes the right to write. The returned function releases
+// its resources and must be called after the work has ended.
+func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, func()) {
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	watched := concurrent.Start(func() {
+		select {
+		case <-fenced:
+			cancel(errFenced)
+		case <-done:
+		}
+	})
+	return working, func() {
+		close(done)
+		watched()
+		cancel(nil)
+	}
+}
+
+var errFenced = errors.New("the instance may no longer write")

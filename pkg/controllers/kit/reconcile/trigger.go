@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"reflect"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,21 +103,4 @@ func (t trigger) concernsNewObject(key any) bool {
 	}
 	text := keyText(key)
 	return text == t.name && t.namespace == "" || text == t.namespace+"/"+t.name
-}
-
-// delay is a key that is added later.
-type delay struct {
-	due  time.Time
-	lane Lane
-}
-
-// and combines two delays of a key. The work queue keeps the earlier time; Fresh wins over Backlog.
-func (d delay) and(other delay) delay {
-	if other.due.Before(d.due) {
-		d, other = other, d
-	}
-	if d.lane.IsBacklog() && !other.lane.IsBacklog() {
-		d.lane = other.lane
-	}
-	return d
 }

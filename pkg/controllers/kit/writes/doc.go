@@ -6,7 +6,7 @@
 //
 // The model, in rules:
 //
-//  1. There is one Record for each owner: the highest resource version written per resource,
+//  1. There is one record for each owner: the highest resource version written per resource,
 //     the objects that were deleted, until when the owner is on hold, until when nothing is
 //     created for it, the objects that writes returned, and the last write of the status. Each
 //     controller uses the parts it needs.
@@ -16,7 +16,7 @@
 //     when the store does not contain the object, contains a namesake, or shows its deletion
 //     timestamp. So an object that loses its owner reference, a missed event or a replaced
 //     instance never leaves an expectation that cannot be met.
-//  3. A Record belongs to the UID of the owner. A recreated owner starts without one.
+//  3. A record belongs to the UID of the owner. A recreated owner starts without one.
 //  4. A write that is not visible after 5 minutes is given up: the cache will never show it. Records
 //     of owners that are not looked up any more are dropped some time later, when others are added.
 //  5. A store that does not report its version, or one that cannot be compared, counts as

@@ -10,7 +10,7 @@ import (
 )
 
 // State is the content of a Memory that is handed over, by owner.
-type State map[types.NamespacedName]Record
+type State map[types.NamespacedName]record
 
 // HandOver returns a copy of the records.
 func (m *Memory) HandOver() State {
@@ -34,7 +34,7 @@ func (m *Memory) TakeOver(state State) {
 			continue
 		}
 		r := inherited.clone()
-		m.dropShown(&r)
+		m.dropVisible(&r)
 		if r.isEmpty() {
 			continue
 		}
@@ -46,7 +46,7 @@ func (m *Memory) TakeOver(state State) {
 	slices.SortFunc(m.statuses, func(a, b statusWrite) int { return a.at.Compare(b.at) })
 }
 
-func (r *Record) clone() Record {
+func (r *record) clone() record {
 	copied := *r
 	copied.Status.waiting = nil
 	copied.Versions = maps.Clone(r.Versions)

@@ -39,7 +39,7 @@ type Memory struct {
 	stores Stores
 
 	mu     sync.Mutex
-	owners map[types.NamespacedName]*Record
+	owners map[types.NamespacedName]*record
 	// added is the number of records added since the last sweep, and sweepAfter at how many the next
 	// one is.
 	added, sweepAfter int
@@ -49,15 +49,15 @@ type Memory struct {
 	statuses []statusWrite
 }
 
-// Record holds the writes for one owner.
-type Record struct {
+// record holds the writes for one owner.
+type record struct {
 	UID types.UID
 	// Versions holds, per resource, the highest written version that is not visible yet.
 	Versions map[schema.GroupResource]string
 	// Written is when a version or an object was last recorded.
 	Written time.Time
 	// Deletions holds the deleted objects and when each is given up.
-	Deletions map[Object]time.Time
+	Deletions map[deletedObject]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
 	// Uncertain is the time until which only the object that Attempted names may be created: a create without an answer
@@ -69,13 +69,13 @@ type Record struct {
 	// They are shared and never modified.
 	Objects map[schema.GroupResource]map[types.UID]metav1.Object
 	// Status is the last write of the status.
-	Status Status
+	Status lastStatus
 	// skipped is set while the owner waits for a cache: its last reconcile was skipped because one was stale.
 	skipped bool
 }
 
-// Status is a write of the status of an owner.
-type Status struct {
+// lastStatus is the last write of the status of an owner.
+type lastStatus struct {
 	At      time.Time
 	Version string
 	// Counts is when what it counts began to change by writes to dependents; zero once it was written.
@@ -86,15 +86,15 @@ type Status struct {
 }
 
 // latest returns the later of the times; zero if there is none.
-func (s Status) latest() time.Time {
+func (s lastStatus) latest() time.Time {
 	if s.Counts.After(s.At) {
 		return s.Counts
 	}
 	return s.At
 }
 
-// Object is a deleted object.
-type Object struct {
+// deletedObject is an object that was deleted for an owner.
+type deletedObject struct {
 	Resource schema.GroupResource
 	Name     types.NamespacedName
 	UID      types.UID
@@ -105,7 +105,7 @@ func New(c clock.PassiveClock, stores Stores) *Memory {
 	return &Memory{
 		clock:   c,
 		stores:  stores,
-		owners:  map[types.NamespacedName]*Record{},
+		owners:  map[types.NamespacedName]*record{},
 		reached: map[schema.GroupResource]string{},
 
 		sweepAfter: minSweep,
@@ -120,7 +120,7 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(resource)
+	m.noticeRestore(resource)
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Versions == nil {
@@ -137,12 +137,12 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 func (m *Memory) Deleting(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(resource)
+	m.noticeRestore(resource)
 	r := m.of(owner)
 	if r.Deletions == nil {
-		r.Deletions = map[Object]time.Time{}
+		r.Deletions = map[deletedObject]time.Time{}
 	}
-	r.Deletions[objectOf(resource, object)] = m.clock.Now().Add(Timeout)
+	r.Deletions[deletedObjectOf(resource, object)] = m.clock.Now().Add(Timeout)
 }
 
 // DeleteUnanswered shortens the wait for an object whose deletion had no answer: if the cache does
@@ -151,7 +151,7 @@ func (m *Memory) DeleteUnanswered(owner metav1.Object, resource schema.GroupReso
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.owners[reconcile.KeyOf(owner)]; r != nil {
-		if deleted := objectOf(resource, object); !r.Deletions[deleted].IsZero() {
+		if deleted := deletedObjectOf(resource, object); !r.Deletions[deleted].IsZero() {
 			r.Deletions[deleted] = m.clock.Now().Add(reconcile.RecheckAfter)
 		}
 	}
@@ -162,7 +162,7 @@ func (m *Memory) DeleteFailed(owner metav1.Object, resource schema.GroupResource
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.owners[reconcile.KeyOf(owner)]; r != nil {
-		delete(r.Deletions, objectOf(resource, object))
+		delete(r.Deletions, deletedObjectOf(resource, object))
 	}
 }
 
@@ -247,12 +247,12 @@ func (m *Memory) ForgetAll(key types.NamespacedName) {
 }
 
 // of returns the record of an owner; the record of an earlier owner of that name is replaced.
-func (m *Memory) of(owner metav1.Object) *Record {
+func (m *Memory) of(owner metav1.Object) *record {
 	key := reconcile.KeyOf(owner)
 	r, ok := m.owners[key]
 	if !ok || r.UID != owner.GetUID() {
 		m.sweep()
-		r = &Record{UID: owner.GetUID()}
+		r = &record{UID: owner.GetUID()}
 		m.owners[key] = r
 	}
 	return r
@@ -269,12 +269,12 @@ func (m *Memory) sweep() {
 		return
 	}
 	now := m.clock.Now()
-	maps.DeleteFunc(m.owners, func(_ types.NamespacedName, r *Record) bool { return r.hasExpired(now) })
+	maps.DeleteFunc(m.owners, func(_ types.NamespacedName, r *record) bool { return r.hasExpired(now) })
 	m.added, m.sweepAfter = 0, max(minSweep, len(m.owners))
 }
 
 // hasExpired reports whether nothing in a record is valid any more, whatever the stores show.
-func (r *Record) hasExpired(now time.Time) bool {
+func (r *record) hasExpired(now time.Time) bool {
 	for _, until := range r.Deletions {
 		if now.Before(until) {
 			return false
@@ -289,7 +289,7 @@ func (r *Record) hasExpired(now time.Time) bool {
 
 // known returns the record of an owner, nil if there is none. That of an earlier owner of
 // the name is dropped.
-func (m *Memory) known(owner metav1.Object) *Record {
+func (m *Memory) known(owner metav1.Object) *record {
 	key := reconcile.KeyOf(owner)
 	r, ok := m.owners[key]
 	if ok && r.UID != owner.GetUID() {
@@ -300,17 +300,17 @@ func (m *Memory) known(owner metav1.Object) *Record {
 }
 
 // prune drops the record of an owner if it is empty.
-func (m *Memory) prune(key types.NamespacedName, r *Record) {
+func (m *Memory) prune(key types.NamespacedName, r *record) {
 	if r.isEmpty() {
 		delete(m.owners, key)
 	}
 }
 
-func (r *Record) isEmpty() bool {
+func (r *record) isEmpty() bool {
 	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 &&
 		r.Hold.IsZero() && r.Uncertain.IsZero() && r.Status.latest().IsZero()
 }
 
-func objectOf(resource schema.GroupResource, o metav1.Object) Object {
-	return Object{Resource: resource, Name: reconcile.KeyOf(o), UID: o.GetUID()}
+func deletedObjectOf(resource schema.GroupResource, o metav1.Object) deletedObject {
+	return deletedObject{Resource: resource, Name: reconcile.KeyOf(o), UID: o.GetUID()}
 }

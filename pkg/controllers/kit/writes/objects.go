@@ -32,7 +32,7 @@ func (o Objects[T]) Wrote(owner metav1.Object, written T) {
 	m := o.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(o.resource)
+	m.noticeRestore(o.resource)
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Objects == nil {
@@ -129,8 +129,8 @@ func (o Objects[T]) merge(owner metav1.Object, all []T, shown string) []T {
 }
 
 // written returns the remembered objects, none after Timeout.
-func (o Objects[T]) written(r *Record) map[types.UID]metav1.Object {
-	o.memory.read(o.resource) // may drop them
+func (o Objects[T]) written(r *record) map[types.UID]metav1.Object {
+	o.memory.noticeRestore(o.resource) // may drop them
 	if o.memory.clock.Since(r.Written) >= Timeout {
 		clear(r.Objects)
 	}
@@ -151,22 +151,24 @@ func (m *Memory) Answered(owner metav1.Object, err error) {
 	}
 }
 
-func (r *Record) drop(resource schema.GroupResource, uid types.UID) {
+func (r *record) drop(resource schema.GroupResource, uid types.UID) {
 	delete(r.Objects[resource], uid)
 	if len(r.Objects[resource]) == 0 {
 		delete(r.Objects, resource)
 	}
 }
 
-// isShown reports whether a store of a version shows an object, or something later. One whose version
+// isVisible reports whether a store of a version shows an object, or something later. One whose version
 // is unknown does not.
-func isShown(obj metav1.Object, version string) bool { return version != "" && !isNewer(obj, version) }
+func isVisible(obj metav1.Object, version string) bool {
+	return version != "" && !isNewer(obj, version)
+}
 
-// dropShown drops the objects that the stores show.
-func (m *Memory) dropShown(r *Record) {
+// dropVisible drops the objects that the stores show.
+func (m *Memory) dropVisible(r *record) {
 	for resource, objects := range r.Objects {
 		shown := m.read(resource)
-		maps.DeleteFunc(objects, func(_ types.UID, object metav1.Object) bool { return isShown(object, shown) })
+		maps.DeleteFunc(objects, func(_ types.UID, object metav1.Object) bool { return isVisible(object, shown) })
 		if len(objects) == 0 {
 			delete(r.Objects, resource)
 		}

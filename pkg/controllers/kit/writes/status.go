@@ -93,7 +93,7 @@ func (m *Memory) WroteStatus(owner metav1.Object, version string) {
 	defer m.mu.Unlock()
 	now := m.clock.Now()
 	m.expireStatuses(now)
-	m.of(owner).Status = Status{At: now, Version: version}
+	m.of(owner).Status = lastStatus{At: now, Version: version}
 	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
 }
 
@@ -123,7 +123,7 @@ func (m *Memory) expireStatuses(now time.Time) {
 	for old < len(m.statuses) && now.Sub(m.statuses[old].at) > echoTime {
 		write := m.statuses[old]
 		if r := m.owners[write.owner]; r != nil && r.Status.latest().Equal(write.at) {
-			r.Status = Status{}
+			r.Status = lastStatus{}
 			m.prune(write.owner, r)
 		}
 		old++

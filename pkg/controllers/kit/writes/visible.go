@@ -83,11 +83,11 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 		wait(earlier(r.Written.Add(Timeout), now.Add(recheck)))
 	}
 	for object, until := range r.Deletions {
-		m.read(object.Resource) // may drop it
+		m.noticeRestore(object.Resource) // may drop it
 		if _, ok := r.Deletions[object]; !ok {
 			continue
 		}
-		if !now.Before(until) || m.seenDeleted(object) {
+		if !now.Before(until) || m.deletionIsVisible(object) {
 			delete(r.Deletions, object)
 			continue
 		}
@@ -112,19 +112,24 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// read returns the version of the store of a resource, empty if unknown. If it is lower than
-// before, the cluster was restored from a backup, and all earlier writes are lost.
+// read returns the version of the store of a resource, empty if unknown, and notices a restore.
 func (m *Memory) read(resource schema.GroupResource) string {
+	m.noticeRestore(resource)
+	return m.reached[resource]
+}
+
+// noticeRestore forgets the writes to a resource if the version of its store is lower than before: the cluster was
+// restored from a backup, and all earlier writes are lost.
+func (m *Memory) noticeRestore(resource schema.GroupResource) {
 	store, ok := m.stores[resource]
 	if !ok {
-		return ""
+		return
 	}
 	version := store.LastStoreSyncResourceVersion()
 	if IsOlder(version, m.reached[resource]) {
 		m.forgetWrites(resource)
 	}
 	m.reached[resource] = version
-	return version
 }
 
 // forgetWrites drops the writes to a resource, for all owners.
@@ -132,13 +137,13 @@ func (m *Memory) forgetWrites(resource schema.GroupResource) {
 	for _, r := range m.owners {
 		delete(r.Versions, resource)
 		delete(r.Objects, resource)
-		maps.DeleteFunc(r.Deletions, func(o Object, _ time.Time) bool { return o.Resource == resource })
+		maps.DeleteFunc(r.Deletions, func(o deletedObject, _ time.Time) bool { return o.Resource == resource })
 	}
 }
 
 // stale drops the versions that the stores have reached or that have timed out, and returns one
 // that remains.
-func (m *Memory) stale(r *Record) *StaleError {
+func (m *Memory) stale(r *record) *StaleError {
 	if m.clock.Since(r.Written) >= Timeout {
 		clear(r.Versions)
 	}
@@ -157,8 +162,8 @@ func (m *Memory) stale(r *Record) *StaleError {
 	return stale
 }
 
-// seenDeleted reports whether the store shows that the object was deleted or is being deleted.
-func (m *Memory) seenDeleted(o Object) bool {
+// deletionIsVisible reports whether the store shows that the object was deleted or is being deleted.
+func (m *Memory) deletionIsVisible(o deletedObject) bool {
 	store, ok := m.stores[o.Resource]
 	if !ok {
 		return true
