@@ -107,7 +107,7 @@ func (m *model) validate(old, new runtime.Object) error {
 
 // answer has a webhook answer a deletion now and then as the API server itself would, though nothing has changed.
 func (m *model) answer(action clienttesting.Action) (bool, runtime.Object, error) {
-	if !m.Faulty || !m.OneIn(4) {
+	if !m.Faulty || !m.OneIn(2) {
 		return false, nil, nil
 	}
 	resource := schema.GroupResource{Group: apiserverinternalv1alpha1.GroupName, Resource: "storageversions"}
@@ -212,6 +212,12 @@ func (m *model) run() {
 		m.Lossy = func(runtime.Object) bool { return true }
 	}
 	m.Play(m.live, m.user)
+	all := m.OneIn(2)
+	for _, lease := range simulation.All[*coordinationv1.Lease](m.World) {
+		if all || m.OneIn(2) {
+			m.Delete(lease, nil)
+		}
+	}
 	for range 4 { // requests still fail, and nothing else happens any more
 		m.Drain()
 		m.Clock.Step(10 * time.Second)
