@@ -162,6 +162,18 @@ func (m *model) publish() {
 	}
 }
 
+// finish has drivers publish what is missing of pools that are incomplete.
+func (m *model) finish() {
+	for _, first := range simulation.All[*resourcev1.ResourceSlice](m.World) {
+		own := first.Spec.Driver + "-" + first.Spec.Pool.Name
+		_, hasSecond := simulation.Get[*resourcev1.ResourceSlice](m.World, "", own+"-1")
+		if first.Spec.Pool.ResourceSliceCount == 2 && first.Name == own+"-0" && !hasSecond {
+			m.Create(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: own + "-1"}, Spec: first.Spec})
+		}
+	}
+	m.remember()
+}
+
 func (m *model) claim() {
 	name := fmt.Sprint("claim", m.Rand.IntN(3))
 	if claim, ok := simulation.Get[*resourcev1.ResourceClaim](m.World, "ns", name); ok {
@@ -255,6 +267,10 @@ func (m *model) run() {
 			m.others()
 		}
 	}, m.user)
+	if m.OneIn(2) {
+		m.Drain()
+		m.finish()
+	}
 	m.Settle(passPeriod/2, nil)
 	for _, r := range simulation.All[*statusRequest](m.World) {
 		if r.Status != nil {
