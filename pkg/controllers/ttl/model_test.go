@@ -133,7 +133,7 @@ func TestWhateverHappensAllNodesShowWhatFitsTheSize(t *testing.T) {
 	whole := intervals
 	defer func() { intervals = whole }()
 	intervals = [...]interval{{0, 4, 0}, {3, 7, 15}, {6, 10, 30}, {9, 12, 60}, {11, math.MaxInt32, 300}}
-	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
+	simulation.Run(t, 30, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }
 
 func (m *model) run() {
