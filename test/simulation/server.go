@@ -12,6 +12,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -193,7 +194,7 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 	}
 	restrictions := a.GetListRestrictions()
 	for _, r := range restrictions.Fields.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "spec.nodeName" {
+		if r.Field != "metadata.name" && r.Field != "spec.nodeName" && r.Field != "spec.driver" {
 			return nil, s.gap("list %s by the field %s", a.GetResource().Resource, r.Field)
 		}
 	}
@@ -213,8 +214,11 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 // selectable returns what a list can select an object by.
 func selectable(object runtime.Object) fields.Set {
 	set := fields.Set{"metadata.name": accessor(object).GetName()}
-	if pod, ok := object.(*corev1.Pod); ok {
-		set["spec.nodeName"] = pod.Spec.NodeName
+	switch o := object.(type) {
+	case *corev1.Pod:
+		set["spec.nodeName"] = o.Spec.NodeName
+	case *resourcev1.ResourceSlice:
+		set["spec.driver"] = o.Spec.Driver
 	}
 	return set
 }

@@ -63,7 +63,7 @@ func (c *statusController) confirmNone(ctx context.Context, request *statusReque
 	}
 	for i := range list.Items {
 		if name == "" || list.Items[i].Spec.Pool.Name == name {
-			c.loop.AddAfter(request.Name, reconcile.RecheckAfter)
+			c.queue.AddAfter(request.Name, reconcile.RecheckAfter)
 			return false, nil
 		}
 	}

@@ -11,7 +11,8 @@
 //  4. That there is no pool is answered only if the API server confirms it: slices are often published
 //     just before somebody asks.
 //  5. Requests are deleted an hour after they were answered, or a day after they were created
-//     without an answer. A pass at the start and then every ten minutes does so.
+//     without an answer. A pass at the start and then every ten minutes does so. What was answered since
+//     the cache showed it without an answer stays.
 //
 // Slices are found by driver or pool and claims by pool, so that an answer costs as much as its pools have
 // slices and claims.
@@ -71,6 +72,7 @@ type statusController struct {
 	written  *writes.Memory
 	metrics  controllerMetrics
 	loop     *reconcile.Loop[string]
+	queue    reconcile.Queue[string] // the loop, except in tests
 }
 
 func newController(env controller.Env, _ config) (*statusController, error) {
@@ -90,6 +92,7 @@ func newController(env controller.Env, _ config) (*statusController, error) {
 		metrics:  newMetrics(env.Metrics),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "resourcepoolstatusrequest", Workers: 1}, c.reconcile)
+	c.queue = c.loop
 	c.watch(requests.Informer(), slices)
 	return c, nil
 }

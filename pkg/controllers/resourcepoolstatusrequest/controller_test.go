@@ -463,6 +463,19 @@ func TestAPassDeletesWhatHasExpired(t *testing.T) {
 	}
 }
 
+// The cache does not show yet that it is answered. Pins RPSR-37.
+func TestAPassDoesNotDeleteWhatWasAnsweredMeanwhile(t *testing.T) {
+	pending := request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) {
+		r.CreationTimestamp = metav1.NewTime(epoch.Add(-25 * time.Hour))
+	})
+	env, c := fixture(t, pending)
+	c.pass(env.Context(), env.Context())
+	is := env.Writes()[0].(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
+	if *is.UID != "uid" || is.ResourceVersion == nil || *is.ResourceVersion != "7" {
+		t.Errorf("deleted with %+v", is)
+	}
+}
+
 func TestWhatAPassCannotDelete(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refusal error

@@ -64,10 +64,15 @@ func answeredAt(request *statusRequest) metav1.Time {
 	return request.CreationTimestamp
 }
 
+// delete deletes a request. One without an answer must not have changed: it may have been answered just now, which the
+// cache does not show yet.
 func (c *statusController) delete(ctx context.Context, request *statusRequest) error {
-	err := c.Client.ResourceV1alpha3().ResourcePoolStatusRequests().Delete(ctx, request.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &request.UID},
-	})
+	preconditions := &metav1.Preconditions{UID: &request.UID}
+	if request.Status == nil {
+		preconditions.ResourceVersion = &request.ResourceVersion
+	}
+	options := metav1.DeleteOptions{Preconditions: preconditions}
+	err := c.Client.ResourceV1alpha3().ResourcePoolStatusRequests().Delete(ctx, request.Name, options)
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (c *statusController) seen(lane reconcile.Lane, request *statusRequest) {
 		c.written.Forget(request)
 		return
 	}
-	c.loop.Enqueue(lane, request.Name)
+	c.queue.Enqueue(lane, request.Name)
 }
 
 func (c *statusController) sliceChanged(lane reconcile.Lane, slice *resourcev1.ResourceSlice) {
@@ -44,6 +44,6 @@ func (c *statusController) sliceChanged(lane reconcile.Lane, slice *resourcev1.R
 		return // without the index the controller was not built
 	}
 	for _, name := range names { // the key of what has no namespace is its name
-		c.loop.Enqueue(lane, name)
+		c.queue.Enqueue(lane, name)
 	}
 }

@@ -14,9 +14,10 @@
 //  3. That a lease exists may be concluded from the cache, since its deletion is an event. That
 //     it does not exist is read live. An answer is used again for a second, unless the lease has
 //     appeared in the cache: the loss of an API server concerns every StorageVersion.
-//  4. Every write is of a StorageVersion that was read live, and only of the version read: an API
-//     server that writes between the two keeps its entry. One that comes back within the second of
-//     rule 3 may lose an entry, until it writes it again, which API servers do regularly.
+//  4. Every write is of a StorageVersion that was read live, before the leases were, and only of the
+//     version read: an API server that writes between the two keeps its entry. One that comes back
+//     within the second of rule 3 may lose an entry, until it writes it again, which API servers do
+//     regularly.
 //
 // Of all leases only those with the identity label in kube-system are cached.
 //
@@ -71,6 +72,8 @@ type collector struct {
 	servers         *servers
 	leases          *reconcile.Loop[string]
 	storageVersions *reconcile.Loop[string]
+
+	leaseQueue, storageVersionQueue reconcile.Queue[string] // the loops, except in tests
 }
 
 func newCollector(env controller.Env, _ config) (*collector, error) {
@@ -82,6 +85,7 @@ func newCollector(env controller.Env, _ config) (*collector, error) {
 	c.leases = reconcile.New(env, oneWorker("storage_version_garbage_collector_leases"), c.reconcileLease)
 	c.storageVersions = reconcile.New(env,
 		oneWorker("storage_version_garbage_collector_storageversions"), c.reconcileStorageVersion)
+	c.leaseQueue, c.storageVersionQueue = c.leases, c.storageVersions
 	c.watch(leases.Informer(), env.Informers.Internal().V1alpha1().StorageVersions().Informer())
 	return c, nil
 }

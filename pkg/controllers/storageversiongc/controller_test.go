@@ -87,6 +87,7 @@ const (
 	update    = "update storageversions/status apps.deployments"
 	remove    = "delete storageversions apps.deployments"
 	get       = "get storageversions apps.deployments"
+	list      = "list storageversions"
 )
 
 // Pins SVGC-8, SVGC-9, SVGC-10, SVGC-11, SVGC-15 and SVGC-24.
@@ -102,13 +103,13 @@ func TestReconcileLease(t *testing.T) {
 		requests []string
 		want     []string
 	}{
-		"SVGC-16, SVGC-27: the lease is there again": {newStorageVersion("a=v1"), []runtime.Object{newLease("a")}, []string{"get leases a"}, []string{"a=v1"}},
-		"SVGC-16, SVGC-35: it has lost its label":    {newStorageVersion("a=v1"), []runtime.Object{newLease("a", "other")}, []string{"get leases a"}, []string{"a=v1"}},
-		"SVGC-17, SVGC-22: its entry goes":           {former, nil, []string{"get leases a", "list storageversions", update}, []string{"b=v2", "c=v2", "common v2", isCommon}},
-		"SVGC-17: no entry of it":                    {stale, nil, []string{"get leases a", "list storageversions"}, []string{"b=v2", "common v1"}},
-		"SVGC-17: no entries at all":                 {newStorageVersion(), nil, []string{"get leases a", "list storageversions"}, nil},
-		"SVGC-22: no entry is left":                  {newStorageVersion("a=v1", "a=v2"), nil, []string{"get leases a", "list storageversions", remove}, []string{"deleted"}},
-		"SVGC-23: the rest disagree":                 {newStorageVersion("b=v1", "a=v1", "c=v2"), nil, []string{"get leases a", "list storageversions", update}, []string{"b=v1", "c=v2", notCommon}},
+		"SVGC-42, SVGC-27: the lease is there again": {newStorageVersion("a=v1"), []runtime.Object{newLease("a")}, []string{list, "get leases a"}, []string{"a=v1"}},
+		"SVGC-42, SVGC-35: it has lost its label":    {newStorageVersion("a=v1"), []runtime.Object{newLease("a", "other")}, []string{list, "get leases a"}, []string{"a=v1"}},
+		"SVGC-17, SVGC-22: its entry goes":           {former, nil, []string{list, "get leases a", update}, []string{"b=v2", "c=v2", "common v2", isCommon}},
+		"SVGC-17: no entry of it":                    {stale, nil, []string{list, "get leases a"}, []string{"b=v2", "common v1"}},
+		"SVGC-17: no entries at all":                 {newStorageVersion(), nil, []string{list, "get leases a"}, nil},
+		"SVGC-22: no entry is left":                  {newStorageVersion("a=v1", "a=v2"), nil, []string{list, "get leases a", remove}, []string{"deleted"}},
+		"SVGC-23: the rest disagree":                 {newStorageVersion("b=v1", "a=v1", "c=v2"), nil, []string{list, "get leases a", update}, []string{"b=v1", "c=v2", notCommon}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t, append(test.leases, test.sv.DeepCopy())...)
@@ -119,6 +120,24 @@ func TestReconcileLease(t *testing.T) {
 			}
 			s.WantEvents(t)
 		})
+	}
+}
+
+// It comes back while its entry is removed, and writes it. Pins SVGC-42.
+func TestAnAPIServerThatComesBackKeepsItsEntry(t *testing.T) {
+	s := newSubject(t, newStorageVersion("a=v1"))
+	requests := 0
+	comesBack := func(clienttesting.Action) error {
+		if requests++; requests == 2 {
+			s.Store(t, newLease("a"), newStorageVersion("a=v2"))
+		}
+		return nil
+	}
+	s.Intercept("get leases a", comesBack)
+	s.Intercept(list, comesBack)
+	must.Succeed(t, s.c.reconcileLease(s.Context(), "a"))
+	if got := s.shown(t); requests != 2 || !slices.Equal(got, []string{"a=v2"}) {
+		t.Errorf("after %d requests it is %q", requests, got)
 	}
 }
 
@@ -248,7 +267,7 @@ func TestWhatFailsIsRetried(t *testing.T) {
 		want    []string
 	}{
 		"SVGC-16: reading the lease":               {"get leases a", boom, lease, "reading lease a of an API server: boom", []string{"a=v1", "b=v1"}},
-		"SVGC-17: listing":                         {"list storageversions", boom, lease, "listing StorageVersions: boom", []string{"a=v1", "b=v1"}},
+		"SVGC-17: listing":                         {list, boom, lease, "listing StorageVersions: boom", []string{"a=v1", "b=v1"}},
 		"SVGC-17, SVGC-22: updating":               {update, boom, lease, "updating the status of StorageVersion apps.deployments: boom", []string{"a=v1", "b=v1"}},
 		"SVGC-19: reading the StorageVersion":      {get, boom, storageVersion, "reading StorageVersion apps.deployments: boom", []string{"a=v1", "b=v1"}},
 		"SVGC-19: it is gone":                      {get, apierrors.NewNotFound(group, ""), storageVersion, "", []string{"a=v1", "b=v1"}},

@@ -20,16 +20,17 @@ type entry = apiserverinternalv1alpha1.ServerStorageVersion
 // reconcileLease removes the entries of an API server from all StorageVersions, unless its lease
 // is there again.
 func (c *collector) reconcileLease(ctx context.Context, id string) error {
-	exists, valid, err := c.servers.read(ctx, id)
-	if valid && !c.servers.cached(id) {
-		c.leases.AddAfter(id, reconcile.RecheckAfter)
-	}
-	if exists || err != nil {
-		return err
-	}
+	// Listed first, so that what an API server writes after the answer about its lease is not of the version listed.
 	all, err := c.Client.InternalV1alpha1().StorageVersions().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing StorageVersions: %w", err)
+	}
+	exists, valid, err := c.servers.read(ctx, id)
+	if valid && !c.servers.cached(id) {
+		c.leaseQueue.AddAfter(id, reconcile.RecheckAfter)
+	}
+	if exists || err != nil {
+		return err
 	}
 	var failures []error
 	for i := range all.Items {
@@ -58,7 +59,7 @@ func (c *collector) reconcileStorageVersion(ctx context.Context, name string) er
 		}
 		gone[id] = !valid
 		if valid && !c.servers.cached(id) {
-			c.storageVersions.AddAfter(name, reconcile.RecheckAfter)
+			c.storageVersionQueue.AddAfter(name, reconcile.RecheckAfter)
 		}
 	}
 	return c.keep(ctx, sv, without(sv.Status.StorageVersions, gone))
@@ -87,7 +88,7 @@ func (c *collector) keep(ctx context.Context, sv *apiserverinternalv1alpha1.Stor
 			Preconditions: &metav1.Preconditions{UID: &sv.UID, ResourceVersion: &sv.ResourceVersion},
 		})
 		if apierrors.IsNotFound(err) {
-			c.storageVersions.AddAfter(sv.Name, reconcile.RecheckAfter) // an admission webhook may say so, too
+			c.storageVersionQueue.AddAfter(sv.Name, reconcile.RecheckAfter) // an admission webhook may say so, too
 			return nil
 		}
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // have an entry to remove.
 func (c *collector) watch(leases, storageVersions cache.SharedIndexInformer) {
 	watch.ObjectsEvery(leases, 0, watch.Funcs[*coordinationv1.Lease]{
-		Delete: func(lease *coordinationv1.Lease) { c.leases.Add(lease.Name) },
+		Delete: func(lease *coordinationv1.Lease) { c.leaseQueue.Add(lease.Name) },
 	})
 	watch.Objects(storageVersions, watch.Funcs[*apiserverinternalv1alpha1.StorageVersion]{
 		Add: c.seen,
@@ -26,7 +26,7 @@ func (c *collector) watch(leases, storageVersions cache.SharedIndexInformer) {
 func (c *collector) seen(lane reconcile.Lane, sv *apiserverinternalv1alpha1.StorageVersion) {
 	for i := range sv.Status.StorageVersions {
 		if !c.servers.cached(sv.Status.StorageVersions[i].APIServerID) {
-			c.storageVersions.Enqueue(lane, sv.Name)
+			c.storageVersionQueue.Enqueue(lane, sv.Name)
 			return
 		}
 	}

@@ -50,12 +50,14 @@ type ttlController struct {
 	nodes corelisters.NodeLister
 	size  size
 	loop  *reconcile.Loop[string]
+	queue reconcile.Queue[string] // the loop, except in tests
 }
 
 func newController(env controller.Env, _ config) (*ttlController, error) {
 	nodes := env.Informers.Core().V1().Nodes()
 	c := &ttlController{Env: env, nodes: nodes.Lister()}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ttlcontroller", Workers: workers}, c.reconcile)
+	c.queue = c.loop
 	c.watch(nodes.Informer())
 	return c, nil
 }

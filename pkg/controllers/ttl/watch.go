@@ -14,11 +14,11 @@ func (c *ttlController) watch(nodes cache.SharedIndexInformer) {
 	watch.Objects(nodes, watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) {
 			c.size.added()
-			c.loop.Enqueue(lane, node.Name)
+			c.queue.Enqueue(lane, node.Name)
 		},
 		Update: func(lane reconcile.Lane, _, node *corev1.Node) {
 			if seconds, known := c.size.seconds(); !known || !shows(node, seconds) {
-				c.loop.Enqueue(lane, node.Name)
+				c.queue.Enqueue(lane, node.Name)
 			}
 		},
 		Delete: func(*corev1.Node) { c.size.removed() },

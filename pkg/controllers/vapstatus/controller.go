@@ -5,7 +5,7 @@
 //
 //  1. The controller checks each generation of a policy once. The status contains the checked
 //     generation and a warning for each faulty expression, in order. A change of a type does not
-//     cause another check.
+//     cause another check. A status without a result does.
 //  2. Types come from the OpenAPI documents of the API server. The controller reads their index for
 //     each check, so that it does not miss a new type. The index contains a hash of each document.
 //     The controller uses the hash to find schemas that an earlier check left in memory.

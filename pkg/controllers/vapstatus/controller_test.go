@@ -1,6 +1,7 @@
 package vapstatus
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -24,12 +25,13 @@ func TestReconcile(t *testing.T) {
 	generation := func(generation, observed int64) func(*policy) {
 		return func(p *policy) { p.Generation, p.Status.ObservedGeneration = generation, observed }
 	}
+	result := func(p *policy) { p.Status.TypeChecking = &admissionregistrationv1.TypeChecking{} }
 	for name, test := range map[string]struct {
 		policy *policy
 		want   string // the applied body
 	}{
-		"VAP-10, VAP-30: observed":                      {policy: with(newPolicy("object.spec.nope"), generation(2, 2))},
-		"VAP-10: observed, without a result":            {policy: with(newPolicy("object.spec.nope"), generation(1, 1))},
+		"VAP-10, VAP-30: observed":                      {policy: with(newPolicy("object.spec.nope"), generation(2, 2), result)},
+		"VAP-41: observed, without a result":            {policy: with(newPolicy("true"), generation(2, 2)), want: `{"observedGeneration":2,"typeChecking":{}}`},
 		"VAP-12, VAP-24, VAP-25: nothing to warn of":    {policy: newPolicy("true"), want: `{"observedGeneration":1,"typeChecking":{}}`},
 		"VAP-12, VAP-18: no types":                      {policy: with(newPolicy("true"), rules()), want: `{"observedGeneration":1,"typeChecking":{}}`},
 		"VAP-22: a kind that is not served is observed": {policy: with(newPolicy("object.nope"), rules(rule("example.com", "v1", "widgets"))), want: `{"observedGeneration":1,"typeChecking":{}}`},
@@ -74,7 +76,7 @@ func appliedStatus(t *testing.T, s *subject) string {
 }
 
 // The API server removes warnings together with the empty result that is applied in their place.
-// Pins VAP-38.
+// Pins VAP-38 and VAP-41.
 func TestACorrectedPolicyEndsWithAResult(t *testing.T) {
 	type policy = admissionregistrationv1.ValidatingAdmissionPolicy
 	faulty := with(newPolicy("true"), func(p *policy) {
@@ -86,12 +88,15 @@ func TestACorrectedPolicyEndsWithAResult(t *testing.T) {
 	for name, test := range map[string]struct {
 		cached  *policy
 		refused int // the number of the request that fails
+		lost    int // the number of the request whose answer is lost
 		want    []string
 	}{
-		"none fails":       {faulty, 0, []string{unfinished, finished}},
-		"the first fails":  {faulty, 1, []string{unfinished, unfinished, finished}},
-		"the second fails": {faulty, 2, []string{unfinished, finished, finished}},
-		"a stale cache":    {stale, 0, []string{finished, finished}},
+		"none fails":                           {faulty, 0, 0, []string{unfinished, finished}},
+		"the first fails":                      {faulty, 1, 0, []string{unfinished, unfinished, finished}},
+		"the second fails":                     {faulty, 2, 0, []string{unfinished, finished, finished}},
+		"a stale cache":                        {stale, 0, 0, []string{finished, finished}},
+		"a stale cache, and the second fails":  {stale, 2, 0, []string{finished, finished, finished}},
+		"a stale cache, and an answer is lost": {stale, 0, 1, []string{finished, finished}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t, test.cached)
@@ -112,9 +117,12 @@ func TestACorrectedPolicyEndsWithAResult(t *testing.T) {
 					body.Status.TypeChecking = nil
 				}
 				stored = with(stored.DeepCopy(), func(p *policy) { p.Status = body.Status })
+				if len(applied) == test.lost {
+					return true, nil, context.DeadlineExceeded
+				}
 				return true, stored, nil
 			})
-			if err := s.Reconcile(); (err != nil) != (test.refused > 0) {
+			if err := s.Reconcile(); (err != nil) != (test.refused+test.lost > 0) {
 				t.Errorf("error is %v", err)
 			}
 			s.Cache(t, stored)

@@ -28,9 +28,9 @@ func (s *statusController) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// observed reports whether this generation of a policy has been checked.
+// observed reports whether this generation of a policy has been checked, and the status contains the result.
 func observed(p *policy) bool {
-	return p.Generation <= p.Status.ObservedGeneration
+	return p.Generation <= p.Status.ObservedGeneration && p.Status.TypeChecking != nil
 }
 
 // apply writes the result of a check, even if it contains no warnings. The controller does not own
