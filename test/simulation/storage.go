@@ -33,8 +33,8 @@ func (s *server) isEncoded(resource schema.GroupVersionResource, m metav1.Object
 // EncodingOf returns in which way an object is stored.
 func (w *World) EncodingOf(object metav1.Object) string { return w.server.encoded[object.GetUID()] }
 
-// Bookmark sends a bookmark to the cache of the kind of an object if nothing else is on its way there. It reports whether
-// the cache is newer then.
+// Bookmark sends a bookmark to the cache of the kind of an object if nothing else is on its way there. It reports
+// whether the cache is newer then.
 func (w *World) Bookmark(object runtime.Object) bool {
 	resource, _ := kindOf(object)
 	i, ok := w.informers[resource]

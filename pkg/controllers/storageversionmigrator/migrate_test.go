@@ -226,8 +226,7 @@ func TestTheCacheHasToBeNewEnough(t *testing.T) {
 	if got := w.patched(); len(got) > 0 {
 		t.Errorf("patched %q", got)
 	}
-	informer := must.Get(w.Informers.AnyFor(widgets))(t).Informer()
-	informer.GetStore().Bookmark("100")
+	must.Get(w.Informers.AnyFor(widgets))(t).Informer().GetStore().Bookmark("100")
 	w.listedAt = "100"
 	must.Succeed(t, w.c.migrate(w.Context(), "m"))
 	w.wantShown(t, "m", "at 100", "Running=True", succeeded)

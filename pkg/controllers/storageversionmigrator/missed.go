@@ -65,8 +65,8 @@ func (c *migrationController) missed(
 	}
 }
 
-// leftIn returns the objects of a page that are left to be rewritten: those that have at most a resource version and are
-// not known to be stored in the present way.
+// leftIn returns the objects of a page that are left to be rewritten: those that have at most a resource version and
+// are not known to be stored in the present way.
 func leftIn(
 	page []metav1.PartialObjectMetadata, version string, unchanged func(types.UID) bool,
 ) ([]metav1.Object, error) {
