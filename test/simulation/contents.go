@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Contents is a metadata client for a controller that lists and deletes objects of any kind, one request at a time. In
+// Contents is a metadata client for a controller that lists, patches and deletes objects of any kind, one at a time. In
 // contrast to that of ServeMetadata, its lists are not empty, and other things may happen while a request is under way.
 type Contents struct {
 	*World
@@ -63,11 +64,22 @@ func (c content) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 		return nil, err
 	}
 	list := &metav1.PartialObjectMetadataList{}
+	list.ResourceVersion = strconv.Itoa(c.contents.server.version)
 	err = meta.EachListItem(answer, func(item runtime.Object) error {
 		list.Items = append(list.Items, *meta.AsPartialObjectMetadata(accessor(item)))
 		return nil
 	})
 	return list, err
+}
+
+func (c content) Patch(
+	_ context.Context, name string, kind types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string,
+) (*metav1.PartialObjectMetadata, error) {
+	answer, err := c.send("patch", clienttesting.NewPatchAction(c.resource, c.namespace, name, kind, patch))
+	if err != nil {
+		return nil, err
+	}
+	return meta.AsPartialObjectMetadata(accessor(answer)), nil
 }
 
 func (c content) DeleteCollection(_ context.Context, delete metav1.DeleteOptions, list metav1.ListOptions) error {

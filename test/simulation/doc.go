@@ -16,7 +16,8 @@
 //  5. Settle goes on until nothing is left to do, so that the test can see whether the controller rests though it must
 //     act.
 //  6. ServeMetadata is for controllers of objects of any kind: resources come and go, have several versions, and their
-//     informers begin late or with an older state. Contents is for those that list and delete such objects.
+//     informers begin late or with an older state. Contents is for those that list, patch and delete such objects.
+//     Encoding has them stored in a version that changes.
 //  7. What happened is logged if the test fails. -simulation.first and -simulation.seeds choose the seeds. Requests
 //     that a controller sends concurrently are answered in any order, and listers return objects in any order; a seed
 //     determines neither. Keys are taken in the order in which they were added, unless their queue has AnyOrder.

@@ -77,6 +77,8 @@ type server struct {
 	unserved map[schema.GroupVersionResource]bool
 	// applied has the fields that were applied to an object, as they were stored.
 	applied map[types.UID]map[string]json.RawMessage
+	// encoded is in which way each object is stored, for World.Encoding.
+	encoded map[types.UID]string
 }
 
 func (s *server) of(resource schema.GroupVersionResource) *storage {
@@ -94,6 +96,7 @@ func (s *server) put(resource schema.GroupVersionResource, object runtime.Object
 	m := accessor(object)
 	s.version++
 	m.SetResourceVersion(strconv.Itoa(s.version))
+	s.encode(resource, m)
 	st := s.of(resource)
 	isOver := m.GetDeletionTimestamp() != nil && ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0) == 0
 	if isOver && len(m.GetFinalizers()) == 0 && !isHeldBySpec(object) {
@@ -340,7 +343,7 @@ func invalid(stored, next runtime.Object) error {
 
 // replace stores the next state of an object unless it is equal.
 func (s *server) replace(resource schema.GroupVersionResource, stored, next runtime.Object) (runtime.Object, error) {
-	if apiequality.Semantic.DeepEqual(stored, next) {
+	if apiequality.Semantic.DeepEqual(stored, next) && s.isEncoded(resource, accessor(stored)) {
 		return stored.DeepCopyObject(), nil
 	}
 	was, is := reflect.ValueOf(stored).Elem().FieldByName("Spec"), reflect.ValueOf(next).Elem().FieldByName("Spec")

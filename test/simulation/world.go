@@ -55,6 +55,9 @@ type World struct {
 	Answered func(clienttesting.Action)
 	// Validate checks what the controller changes an object to. An error is the answer, and fails the test.
 	Validate func(old, new runtime.Object) error
+	// Encoding returns in which way the API server stores the objects of a resource that are written now. One that was
+	// stored in another way is stored again by a write that does not change it. Default: there is one way.
+	Encoding func(schema.GroupVersionResource) string
 	// During Play, other things happen while a request is under way, for one request of so many, on average; 0 for
 	// none.
 	Hasty int

@@ -16,8 +16,10 @@
 //     does not need to be rewritten. That it has changed is verified: an admission webhook may give
 //     the same answer. The request never creates an object.
 //  4. Objects come from a cache, shared with garbage-collector-controller if that watches the
-//     resource. The cache has to have reached status.resourceVersion: then it has every object that
-//     may have to be rewritten. An object of a higher version has been rewritten already.
+//     resource. The cache has to have reached status.resourceVersion: then it should have every
+//     object that may have to be rewritten. An object of a higher version has been rewritten already.
+//     Before the migration succeeds, a live list shows what the cache has missed nevertheless: who
+//     takes an old version or an old key away afterwards would lose these objects.
 //  5. Objects are rewritten in the order of their names, so that one name says how far a migration
 //     is. After an error that may pass, and after a restart of the controller, it goes on from
 //     there. The successor in another process starts over, and skips what rule 4 says.
@@ -94,6 +96,10 @@ type migrationController struct {
 	runner   *reconcile.Loop[schema.GroupResource]
 	version  *reconcile.Loop[string]
 	migrator *reconcile.Loop[string]
+	// The queues are those of the loops, except in tests.
+	runnerQueue   reconcile.Queue[schema.GroupResource]
+	versionQueue  reconcile.Queue[string]
+	migratorQueue reconcile.Queue[string]
 
 	caches   *caches
 	progress *progress
@@ -126,6 +132,7 @@ func newController(env controller.Env, cfg config) (*migrationController, error)
 	c.migrator = reconcile.New(env, reconcile.Options[string]{
 		Queue: controllerName, Workers: migrators, Backoff: c.hints,
 	}, c.migrate)
+	c.runnerQueue, c.versionQueue, c.migratorQueue = c.runner, c.version, c.migrator
 	c.watch(migrations.Informer())
 	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,11 +57,14 @@ type definitionStatus struct {
 	storedVersions  []string
 }
 
+// runningMessage says in the condition of a definition which migration is running.
+func runningMessage(migration *svm) string { return "Migration " + migration.Name + " is running" }
+
 // startOf tells what the start of a migration applies to a definition.
 func startOf(migration *svm) func(*definition) *definitionStatus {
 	return func(d *definition) *definitionStatus {
 		return &definitionStatus{
-			status: metav1.ConditionTrue, reason: "MigrationRunning", message: "Migration " + migration.Name + " is running",
+			status: metav1.ConditionTrue, reason: "MigrationRunning", message: runningMessage(migration),
 			storedVersions: d.Status.StoredVersions,
 		}
 	}
@@ -73,11 +77,15 @@ const (
 )
 
 // endOf tells what the end of a migration applies to a definition. It is nil if it has been applied:
-// deciding once more, from what was applied then, could have another result.
-func endOf(succeeded bool) func(*definition) *definitionStatus {
+// deciding once more, from what was applied then, could have another result. It is also nil if another
+// migration has been started, which can be if the cache lacked this one for a while: the condition is
+// of the spec that the other one began with, and objects were stored in another version in between.
+func endOf(migration *svm) func(*definition) *definitionStatus {
+	succeeded := is(migration, migrationv1beta1.MigrationSucceeded)
 	return func(d *definition) *definitionStatus {
 		now := meta.FindStatusCondition(d.Status.Conditions, storageMigrating)
-		if hasEnded(now) {
+		isOfAnother := now != nil && now.Status == metav1.ConditionTrue && now.Message != runningMessage(migration)
+		if hasEnded(now) || isOfAnother {
 			return nil
 		}
 		end := &definitionStatus{status: metav1.ConditionFalse, storedVersions: d.Status.StoredVersions}

@@ -114,6 +114,8 @@ type world struct {
 	lists       []string
 	// answer is what a patch of an object is answered with.
 	answer func(name string) error
+	// stored is the resource version of an object after it was patched, empty if that is not in the answer.
+	stored string
 	// patches are what was patched, as "namespace/name type body".
 	patches []string
 }
@@ -171,7 +173,7 @@ func (w *world) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	defer w.mu.Unlock()
 	patch := action.(clienttesting.PatchActionImpl)
 	w.patches = append(w.patches, patch.Namespace+"/"+patch.Name+" "+string(patch.PatchType)+" "+string(patch.Patch))
-	return true, &metav1.PartialObjectMetadata{}, w.answer(patch.Name)
+	return true, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: w.stored}}, w.answer(patch.Name)
 }
 
 // patched takes the names of what was patched, in order.

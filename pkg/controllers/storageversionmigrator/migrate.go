@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -63,7 +62,7 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 		return nil
 	case errors.Is(err, errBehind):
 		klog.FromContext(ctx).V(4).Info("The cache is behind", "migration", name, "err", err)
-		c.migrator.AddAfter(name, catchUpPeriod)
+		c.migratorQueue.AddAfter(name, catchUpPeriod)
 		return nil
 	case errors.As(err, &permanent):
 		klog.FromContext(ctx).Error(err, "A migration has failed", "migration", name)
@@ -106,10 +105,14 @@ func (c *migrationController) rewriteLeft(ctx context.Context, migration *svm) e
 	if err != nil {
 		return err
 	}
-	return c.rewriteAll(ctx, migration, to, objects)
+	if err := c.rewriteAll(ctx, migration, to, objects); err != nil {
+		return err
+	}
+	return c.rewriteMissed(ctx, migration, to)
 }
 
-// objectsOf returns all objects that may have to be rewritten, and others.
+// objectsOf returns all objects that the cache shows. If it has missed nothing, there are no others that may have to be
+// rewritten.
 func (c *migrationController) objectsOf(
 	ctx context.Context, migration *svm, resource schema.GroupVersionResource,
 ) ([]any, error) {
@@ -126,7 +129,8 @@ func (c *migrationController) objectsOf(
 		}
 		return nil, permanentError{errors.New("resource does not exist in GC: its cache cannot be completed")}
 	}
-	if err := reached(informer.GetStore(), migration.Status.ResourceVersion); err != nil {
+	shown := informer.GetStore().LastStoreSyncResourceVersion()
+	if err := reached(shown, migration.Status.ResourceVersion); err != nil {
 		return nil, err
 	}
 	return informer.GetStore().List(), nil
@@ -144,9 +148,8 @@ func (c *migrationController) isStopping(ctx context.Context) bool {
 	}
 }
 
-// reached is nil if a cache is at least as new as a resource version, errBehind if it is not.
-func reached(store cache.Store, version string) error {
-	shown := store.LastStoreSyncResourceVersion()
+// reached is nil if what a cache or a list shows is at least as new as a resource version, errBehind if it is not.
+func reached(shown, version string) error {
 	order, err := resourceversion.CompareResourceVersion(shown, version)
 	if err != nil {
 		return permanentError{fmt.Errorf("error comparing resource versions between GC and SVM resource: %w", err)}

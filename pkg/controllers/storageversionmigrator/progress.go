@@ -12,12 +12,15 @@ import (
 type position struct {
 	uid  types.UID // of the migration
 	last types.NamespacedName
+	// unchanged are the UIDs of the objects that were applied to and have kept their resource versions, since they were
+	// stored in the present way before. Only by this they differ from those that are left to be rewritten.
+	unchanged map[types.UID]bool
 }
 
 // positions is how far each migration is, by its name.
 type positions map[string]position
 
-// progress remembers how far migrations are: which object was rewritten last.
+// progress remembers how far migrations are: which cached object was rewritten last, and which ones did not change.
 type progress struct {
 	mu  sync.Mutex
 	all positions
@@ -29,17 +32,40 @@ func newProgress() *progress { return &progress{all: positions{}} }
 func (p *progress) of(migration *svm) types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if at := p.all[migration.Name]; at.uid == migration.UID {
-		return at.last
+	return p.at(migration).last
+}
+
+// at returns how far a migration is. What is remembered of a namesake does not count.
+func (p *progress) at(migration *svm) position {
+	if at, found := p.all[migration.Name]; found && at.uid == migration.UID {
+		return at
 	}
-	return types.NamespacedName{}
+	return position{uid: migration.UID, unchanged: map[types.UID]bool{}}
 }
 
 // reached records the object that was rewritten last.
 func (p *progress) reached(migration *svm, last types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[migration.Name] = position{uid: migration.UID, last: last}
+	at := p.at(migration)
+	at.last = last
+	p.all[migration.Name] = at
+}
+
+// unchanged records an object that was applied to and has not changed.
+func (p *progress) unchanged(migration *svm, object types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.at(migration)
+	at.unchanged[object] = true
+	p.all[migration.Name] = at
+}
+
+// isUnchanged reports whether an object was applied to and has not changed.
+func (p *progress) isUnchanged(migration *svm, object types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at(migration).unchanged[object]
 }
 
 func (p *progress) forget(migration string) {

@@ -22,30 +22,48 @@ import (
 // pageSize is the page size of live lists.
 const pageSize = 500
 
-// rewriteAll rewrites those of the objects that may have been stored before the migration, in order,
-// from where the last attempt got to.
+// rewriteAll rewrites those of the cached objects that may have been stored before the migration, in order, from where
+// the last attempt got to.
 func (c *migrationController) rewriteAll(ctx context.Context, migration *svm, to target, objects []any) error {
 	stale, err := outdated(objects, migration.Status.ResourceVersion)
 	if err != nil {
 		return permanentError{err}
 	}
 	for _, object := range after(stale, c.progress.of(migration)) {
-		if !c.pace.wait(ctx) {
-			return errStopped
-		}
-		now, found, err := c.get(migration.Name)
-		if err != nil {
-			return err
-		}
-		if !found || now.UID != migration.UID || isOver(now) {
-			return errOver
-		}
-		if err := c.rewrite(ctx, to, object); err != nil {
+		if err := c.rewriteNext(ctx, migration, to, object); err != nil {
 			return err
 		}
 		c.progress.reached(migration, reconcile.KeyOf(object))
 	}
 	return nil
+}
+
+// rewriteNext rewrites an object at the configured rate, if the migration is still to go on.
+func (c *migrationController) rewriteNext(ctx context.Context, migration *svm, to target, object metav1.Object) error {
+	if !c.pace.wait(ctx) {
+		return errStopped
+	}
+	now, found, err := c.get(migration.Name)
+	if err != nil {
+		return err
+	}
+	if !found || now.UID != migration.UID || isOver(now) {
+		return errOver
+	}
+	answer, err := c.rewrite(ctx, to, object)
+	if err != nil {
+		return err
+	}
+	if answer != nil && !isNewer(answer, migration.Status.ResourceVersion) {
+		c.progress.unchanged(migration, object.GetUID())
+	}
+	return nil
+}
+
+// isNewer reports whether an object has a higher resource version. If it has none that can be compared, it does not.
+func isNewer(object metav1.Object, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
+	return err == nil && order > 0
 }
 
 // outdated returns the objects that have at most a resource version, in the order of their names.
@@ -83,40 +101,43 @@ func after(objects []metav1.Object, last types.NamespacedName) []metav1.Object {
 	return objects[from:]
 }
 
-// rewrite has the API server store an object again. Without the UID an object that was deleted could
-// be created again, and without the resource version a namesake be taken for it.
-func (c *migrationController) rewrite(ctx context.Context, to target, object metav1.Object) error {
+// rewrite has the API server store an object again, and returns what is stored then. Without the UID an object that was
+// deleted could be created again, and without the resource version a namesake be taken for it. The answer is nil if the
+// object has changed since.
+func (c *migrationController) rewrite(
+	ctx context.Context, to target, object metav1.Object,
+) (*metav1.PartialObjectMetadata, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": to.kind.GroupVersion().String(),
 		"kind":       to.kind.Kind,
 		"metadata":   map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding an apply configuration: %w", err)
+		return nil, fmt.Errorf("encoding an apply configuration: %w", err)
 	}
 	objects := c.Metadata.Resource(to.resource).Namespace(object.GetNamespace())
-	_, err = objects.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
+	answer, err := objects.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: controllerName})
 	if err == nil {
-		return nil
+		return answer, nil
 	}
 	if apierrors.IsConflict(err) {
 		changed, readErr := hasChanged(ctx, objects, object)
 		if readErr != nil {
-			return fmt.Errorf("finding out whether %s %s has changed: %w", to.resource, reconcile.KeyOf(object), readErr)
+			return nil, fmt.Errorf("finding out whether %s %s has changed: %w", to.resource, reconcile.KeyOf(object), readErr)
 		}
 		if changed {
-			return nil
+			return nil, nil
 		}
 	}
 	err = fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	if ctx.Err() != nil || mayPass(err) {
-		return err
+		return nil, err
 	}
-	return permanentError{err}
+	return nil, permanentError{err}
 }
 
-// hasChanged reports whether an object has been updated, deleted or recreated since it was cached. An admission webhook
+// hasChanged reports whether an object has been updated, deleted or recreated since it was read. An admission webhook
 // may answer with a conflict although it has not. The API server is asked since the cache may be behind, and by a list
 // since the role of the controller does not permit to get. A server that ignores the field selector sends other objects
 // as well.

@@ -75,7 +75,7 @@ func (c *migrationController) start(ctx context.Context, migration *svm) error {
 // end ends a migration that is over.
 func (c *migrationController) end(ctx context.Context, migration *svm) error {
 	succeeded := is(migration, migrationv1beta1.MigrationSucceeded)
-	if err := c.applyToDefinition(ctx, resourceOf(migration), endOf(succeeded)); err != nil {
+	if err := c.applyToDefinition(ctx, resourceOf(migration), endOf(migration)); err != nil {
 		return err
 	}
 	err := c.update(ctx, migration, func(status *svmStatus) {

@@ -165,8 +165,9 @@ func TestASuccessorKnowsWhatTheCacheDoesNotShow(t *testing.T) {
 
 // Pins SVM-22.
 func TestTheEndOfAMigrationInItsDefinition(t *testing.T) {
-	started := metav1.Condition{Type: storageMigrating, Status: metav1.ConditionTrue, Reason: "MigrationRunning", ObservedGeneration: 3}
-	changed, done := started, started
+	started := metav1.Condition{Type: storageMigrating, Status: metav1.ConditionTrue, Reason: "MigrationRunning", Message: "Migration m is running", ObservedGeneration: 3}
+	changed, done, another := started, started, started
+	another.Message = "Migration n is running"
 	changed.ObservedGeneration = 2
 	done.Status, done.Reason = metav1.ConditionFalse, "MigrationSucceeded"
 	const mismatch = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
@@ -181,11 +182,17 @@ func TestTheEndOfAMigrationInItsDefinition(t *testing.T) {
 		"SVM-22b, SVM-60: failure":                        {[]metav1.Condition{started}, false, []string{"MigrationFailed", "The migration has failed", "v1", "v2"}},
 		"SVM-60: the decision is not made again, success": {[]metav1.Condition{done}, true, nil},
 		"SVM-60: the decision is not made again, failure": {[]metav1.Condition{done}, false, nil},
+		"SVM-73: another one was started, success":        {[]metav1.Condition{another}, true, nil},
+		"SVM-73: another one was started, failure":        {[]metav1.Condition{another}, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDefinition("v1", "v2")
 			d.Status.Conditions = test.now
-			got := endOf(test.succeeded)(d)
+			over := newMigration("m", with("Running", "Failed"))
+			if test.succeeded {
+				over = newMigration("m", with("Running", "Succeeded"))
+			}
+			got := endOf(over)(d)
 			if got == nil || test.want == nil {
 				if got != nil || test.want != nil {
 					t.Errorf("got %+v", got)

@@ -32,7 +32,7 @@ func (c *migrationController) watch(migrations cache.SharedIndexInformer) {
 			c.seen(lane, migration)
 			// Another resource means that the migration was replaced while the watch was interrupted.
 			if of := resourceOf(old); of != resourceOf(migration) {
-				c.runner.Enqueue(lane, of)
+				c.runnerQueue.Enqueue(lane, of)
 			}
 		},
 		Delete: c.deleted,
@@ -40,14 +40,14 @@ func (c *migrationController) watch(migrations cache.SharedIndexInformer) {
 }
 
 func (c *migrationController) seen(lane reconcile.Lane, migration *svm) {
-	c.runner.Enqueue(lane, resourceOf(migration))
-	c.version.Enqueue(lane, migration.Name)
-	c.migrator.Enqueue(lane, migration.Name)
+	c.runnerQueue.Enqueue(lane, resourceOf(migration))
+	c.versionQueue.Enqueue(lane, migration.Name)
+	c.migratorQueue.Enqueue(lane, migration.Name)
 }
 
 // deleted lets the next migration of the resource start. The migrator releases what it holds.
 func (c *migrationController) deleted(migration *svm) {
 	c.written.Forget(migration)
-	c.runner.Add(resourceOf(migration))
-	c.migrator.Add(migration.Name)
+	c.runnerQueue.Add(resourceOf(migration))
+	c.migratorQueue.Add(migration.Name)
 }
