@@ -66,12 +66,16 @@ func (s *server) delete(
 	return nil
 }
 
-// deleteCollection deletes all objects of a kind in a namespace for the controller.
+// deleteCollection deletes all objects of a kind in a namespace for the controller. While the world is Faulty, it may
+// stop half-way.
 func (s *server) deleteCollection(a clienttesting.DeleteCollectionActionImpl) error {
 	resource := a.GetResource()
 	for _, name := range sortedNames(s.of(resource).objects) {
 		if name.Namespace != a.GetNamespace() {
 			continue
+		}
+		if s.w.Faulty && s.w.OneIn(10) {
+			return s.w.refusal(resource.GroupResource())
 		}
 		if err := s.deleteFor(resource, name, a.DeleteOptions); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,5 +62,43 @@ func TestANamespaceStaysUntilItIsFinalized(t *testing.T) {
 	}
 	if _, ok := Get[*corev1.Namespace](w, "", "a"); ok {
 		t.Error("it stays")
+	}
+}
+
+func TestTheDeletionOfACollectionMayStopHalfWay(t *testing.T) {
+	left := map[int]bool{}
+	for seed := range uint64(200) {
+		w := New(t, seed)
+		for i := range 3 {
+			w.Create(newPod(fmt.Sprint("p", i)))
+		}
+		w.Faulty = true
+		err := w.Client.CoreV1().Pods("ns").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		n := len(All[*corev1.Pod](w))
+		if left[n] = true; n > 0 && err == nil {
+			t.Errorf("%d pods are left, and the answer is no error", n)
+		}
+	}
+	if !left[0] || !left[1] || !left[2] || !left[3] {
+		t.Errorf("left were %v", left)
+	}
+}
+
+func TestReleaseTakesTheFinalizersOfWhatIsDeleted(t *testing.T) {
+	w := New(t, 1)
+	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} }
+	w.Create(newPod("stays", held))
+	for i := range 9 {
+		w.Delete(w.Create(newPod(fmt.Sprint("p", i), held)), nil)
+	}
+	did := Release[*corev1.Pod](w, false)
+	if n := len(All[*corev1.Pod](w)); !did || n == 1 || n == 10 {
+		t.Errorf("%d are left of ten, some were released: %t", n, did)
+	}
+	if !Release[*corev1.Pod](w, true) || Release[*corev1.Pod](w, true) {
+		t.Error("not all are released at once")
+	}
+	if left := All[*corev1.Pod](w); len(left) != 1 || len(left[0].Finalizers) != 1 {
+		t.Errorf("left are %v", left)
 	}
 }

@@ -12,16 +12,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// cached is what an informer caches: the objects of a resource, whole or only their metadata.
+type cached struct {
+	resource schema.GroupVersionResource
+	partial  bool
+}
+
+func (c cached) String() string {
+	if c.partial {
+		return c.resource.String() + " (metadata)"
+	}
+	return c.resource.String()
+}
+
 // informer is one whose events the world delivers.
 type informer struct {
 	cache.SharedIndexInformer
+	cached
 	w        *World
-	resource schema.GroupVersionResource
 	seen     int // how much of the history
 	handlers []cache.ResourceEventHandler
 	pending  []func() // notifications of the handlers
 
-	partial       bool // it shows metadata only
 	lost          losses
 	unlisted      bool // it has not listed yet
 	registrations []*registration
@@ -118,7 +130,7 @@ func (i *informer) listOlder() {
 		if past.deleted {
 			must(i.GetIndexer().Delete(past.object))
 		} else {
-			must(i.GetIndexer().Update(past.object))
+			must(i.GetIndexer().Update(i.form(past.object)))
 		}
 	}
 	i.w.log("%s is listed as of %d of %d changes", i.resource.Resource, i.seen, len(history))
@@ -186,7 +198,7 @@ func (w *World) sorted() []*informer {
 	for _, i := range w.informers {
 		all = append(all, i)
 	}
-	slices.SortFunc(all, func(a, b *informer) int { return strings.Compare(a.resource.String(), b.resource.String()) })
+	slices.SortFunc(all, func(a, b *informer) int { return strings.Compare(a.cached.String(), b.cached.String()) })
 	return all
 }
 
@@ -207,9 +219,11 @@ func (w *World) Event() {
 // has become of the objects.
 func (w *World) Relist(object runtime.Object) {
 	resource, _ := kindOf(object)
-	if i, ok := w.informers[resource]; ok {
-		w.log("relist %s", resource.Resource)
-		i.relist()
+	for _, i := range w.sorted() {
+		if i.resource == resource {
+			w.log("relist %s", resource.Resource)
+			i.relist()
+		}
 	}
 }
 

@@ -14,11 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 )
 
 func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
-	if a.GetPatchType() == types.ApplyPatchType && a.GetSubresource() == "" {
-		return s.apply(a)
+	if a.GetPatchType() == types.ApplyPatchType {
+		if is, ok := a.(clienttesting.PatchActionImpl); !ok || !ptr.Deref(is.PatchOptions.Force, false) {
+			return nil, s.gap("an apply without force to %s", a.GetResource().Resource)
+		}
+		if a.GetSubresource() == "" {
+			return s.apply(a)
+		}
 	}
 	resource, name := a.GetResource(), types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
 	stored, ok := s.of(resource).objects[name]

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	rbacv1apply "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestPatches(t *testing.T) {
@@ -92,7 +93,8 @@ func TestAPatchOfTheStatusChangesNothingElse(t *testing.T) {
 	for _, kind := range []types.PatchType{types.StrategicMergePatchType, types.ApplyPatchType} {
 		w := New(t, 1)
 		w.Create(newPod("p"))
-		_, err := w.Client.CoreV1().Pods("ns").Patch(t.Context(), "p", kind, []byte(patch), metav1.PatchOptions{}, "status")
+		options := metav1.PatchOptions{Force: ptr.To(kind == types.ApplyPatchType)}
+		_, err := w.Client.CoreV1().Pods("ns").Patch(t.Context(), "p", kind, []byte(patch), options, "status")
 		must(err)
 		pod, _ := Get[*corev1.Pod](w, "ns", "p")
 		isStatus := pod.Status.Reason == "R" && pod.Status.Phase == corev1.PodPending
@@ -127,10 +129,10 @@ func TestAnAppliedListReplacesTheFormer(t *testing.T) {
 	w.Create(newPod("p", func(p *corev1.Pod) {
 		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "a"}, {Name: "b"}}
 	}))
-	pods := w.Client.CoreV1().Pods("ns")
+	pods, forced := w.Client.CoreV1().Pods("ns"), metav1.PatchOptions{Force: ptr.To(true)}
 	apply := func(uid string) error {
 		patch := `{"metadata":{"uid":"` + uid + `"},"status":{"resourceClaimStatuses":[{"name":"b"}]}}`
-		_, err := pods.Patch(t.Context(), "p", types.ApplyPatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		_, err := pods.Patch(t.Context(), "p", types.ApplyPatchType, []byte(patch), forced, "status")
 		return err
 	}
 	if err := apply("u9"); !apierrors.IsInvalid(err) {

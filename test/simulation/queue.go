@@ -31,6 +31,19 @@ func NewQueue[K comparable](w *World, work func(context.Context, K) error) *Queu
 	return &Queue[K]{w: w, work: work, later: map[K]time.Time{}, failures: map[K]int{}}
 }
 
+// NewPasses makes a queue for a controller that makes passes: the first after a time, and each other one so long after
+// the end of the one before.
+func NewPasses(w *World, first, period time.Duration, pass func(context.Context)) *Queue[string] {
+	var passes *Queue[string]
+	passes = NewQueue(w, func(ctx context.Context, key string) error {
+		pass(ctx)
+		passes.AddAfter(key, period)
+		return nil
+	})
+	passes.AddAfter("pass", first)
+	return passes
+}
+
 // Add implements reconcile.Queue.
 func (q *Queue[K]) Add(key K) {
 	q.mu.Lock()

@@ -57,15 +57,14 @@ func (s *scope) Storage() storageinformers.Interface {
 // Filtered returns the whole: the worlds have nothing that the filters of their controllers leave out.
 func (s *scope) Filtered(controller.Filter) informers.SharedInformerFactory { return s }
 
-// AnyFor implements controller.Scope.
+// AnyFor implements controller.Scope. An informer that it makes may not have listed yet, or begin with an older state.
 func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if i, ok := s.w.informers[resource]; ok {
-		return generic{informer: i}, nil
+	for _, partial := range []bool{true, false} {
+		if i, ok := s.w.informers[cached{resource, partial}]; ok {
+			return generic{informer: i}, nil
+		}
 	}
-	shared := cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	i := &informer{SharedIndexInformer: shared, w: s.w, resource: resource, unlisted: true}
-	s.w.informers[resource] = i
+	i := s.ofMetadata(resource)
 	switch s.w.Rand.IntN(3) {
 	case 0:
 		i.relist()
@@ -77,27 +76,32 @@ func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericI
 
 // MetadataFor implements controller.Scope.
 func (s *scope) MetadataFor(resource schema.GroupVersionResource) informers.GenericInformer {
-	key := resource
-	key.Resource += " (metadata)" // there may be an informer of whole objects besides
-	i, ok := s.w.informers[key]
+	i, ok := s.w.informers[cached{resource, true}]
 	if !ok {
-		shared := cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		i = &informer{SharedIndexInformer: shared, w: s.w, resource: resource, partial: true}
-		s.w.informers[key] = i
+		i = s.ofMetadata(resource)
 		i.relist()
 	}
 	return generic{informer: i}
+}
+
+// ofMetadata makes an informer of metadata that has not listed yet.
+func (s *scope) ofMetadata(resource schema.GroupVersionResource) *informer {
+	shared := cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	i := &informer{SharedIndexInformer: shared, w: s.w, cached: cached{resource, true}, unlisted: true}
+	s.w.informers[i.cached] = i
+	return i
 }
 
 // Release implements controller.Scope.
 func (s *scope) Release(shared cache.SharedIndexInformer) {
 	if i, ok := shared.(*informer); ok {
 		i.handlers, i.pending, i.registrations = nil, nil, nil
-		delete(s.w.informers, i.resource)
+		delete(s.w.informers, i.cached)
 	}
 }
 
+// generic is an informer of objects of any kind.
 type generic struct {
 	informers.GenericInformer
 	informer *informer
@@ -110,6 +114,7 @@ func (g generic) Lister() cache.GenericLister {
 	return cache.NewGenericLister(g.informer.GetIndexer(), g.informer.resource.GroupResource())
 }
 
+// factory makes the informers of typed objects.
 type factory struct{ w *World }
 
 func (f factory) Start(<-chan struct{})             {}
@@ -119,11 +124,11 @@ func (f factory) InformerFor(
 	object runtime.Object, newInformer internalinterfaces.NewInformerFunc,
 ) cache.SharedIndexInformer {
 	resource, _ := kindOf(object)
-	if i, ok := f.w.informers[resource]; ok {
+	if i, ok := f.w.informers[cached{resource, false}]; ok {
 		return i
 	}
-	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, resource: resource, unlisted: true}
-	f.w.informers[resource] = i
+	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, cached: cached{resource, false}, unlisted: true}
+	f.w.informers[i.cached] = i
 	if !f.w.Late || f.w.OneIn(2) {
 		i.relist()
 	}

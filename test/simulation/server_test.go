@@ -56,6 +56,10 @@ func TestWhatCannotBeAnsweredFailsTheTest(t *testing.T) {
 			_, err := pods.Patch(t.Context(), "p", types.JSONPatchType, []byte(`[]`), metav1.PatchOptions{})
 			return err
 		},
+		"apply without force": func() error {
+			_, err := pods.Patch(t.Context(), "p", types.ApplyPatchType, empty, metav1.PatchOptions{}, "status")
+			return err
+		},
 		"patch of another subresource": func() error {
 			_, err := pods.Patch(t.Context(), "p", types.MergePatchType, empty, metav1.PatchOptions{}, "resize")
 			return err

@@ -48,7 +48,7 @@ type World struct {
 
 	t         testing.TB
 	server    *server
-	informers map[schema.GroupVersionResource]*informer
+	informers map[cached]*informer
 	instance  Instance
 	working   Runner // whose key is being reconciled, nil for none
 	happens   func() // has one thing happen; nil if nothing may
@@ -75,7 +75,7 @@ type Runner interface {
 func New(t testing.TB, seed uint64) *World {
 	w := &World{
 		Env: controllertest.New(t), Rand: rand.New(rand.NewPCG(seed, 1)),
-		t: t, informers: map[schema.GroupVersionResource]*informer{},
+		t: t, informers: map[cached]*informer{},
 	}
 	w.server = &server{w: w, version: 1000, resources: map[schema.GroupVersionResource]*storage{}}
 	w.Fake.PrependReactor("*", "*", w.server.react)
@@ -183,7 +183,7 @@ func (w *World) restart() {
 		i.handlers, i.pending, i.registrations = nil, nil, nil
 	}
 	if kind != 1 { // with caches of its own
-		w.informers = map[schema.GroupVersionResource]*informer{}
+		w.informers = map[cached]*informer{}
 	}
 	w.instance = w.Start(w.Env.Env, left)
 }
