@@ -99,7 +99,7 @@ func (m *Metadata) react(action clienttesting.Action) (bool, runtime.Object, err
 		return true, nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", group, "", "",
 			0, false)
 	case action.GetVerb() == "list":
-		return true, &metav1.List{}, nil // that it is served is all that is asked
+		return true, &metav1.List{}, nil // all that matters is that it is served
 	}
 	before, name := m.stored(action), nameOfAction(action)
 	if action.GetVerb() != "get" && m.w.Faulty && m.w.OneIn(40) {
