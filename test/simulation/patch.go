@@ -19,7 +19,7 @@ import (
 
 func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
 	if a.GetPatchType() == types.ApplyPatchType {
-		if is, ok := a.(clienttesting.PatchActionImpl); !ok || !ptr.Deref(is.PatchOptions.Force, false) {
+		if mayConflict(a) {
 			return nil, s.gap("an apply without force to %s", a.GetResource().Resource)
 		}
 		if a.GetSubresource() == "" {
@@ -71,6 +71,13 @@ func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime
 		return nil, err
 	}
 	return next, json.Unmarshal(text, next)
+}
+
+// mayConflict reports whether an apply could conflict with another manager: it names fields, and is not forced.
+func mayConflict(a clienttesting.PatchAction) bool {
+	is, ok := a.(clienttesting.PatchActionImpl)
+	sent, err := fieldsOf(a.GetPatch())
+	return err == nil && len(sent) > 0 && !(ok && ptr.Deref(is.PatchOptions.Force, false))
 }
 
 // withStatus returns a stored object with the status and the annotations of another state of it. Of a Service, the

@@ -57,7 +57,7 @@ func TestWhatCannotBeAnsweredFailsTheTest(t *testing.T) {
 			return err
 		},
 		"apply without force": func() error {
-			_, err := pods.Patch(t.Context(), "p", types.ApplyPatchType, empty, metav1.PatchOptions{}, "status")
+			_, err := pods.Patch(t.Context(), "p", types.ApplyPatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 			return err
 		},
 		"patch of another subresource": func() error {
