@@ -65,8 +65,8 @@ func TestNeedsOf(t *testing.T) {
 		ca     string
 		want   needs
 	}{
-		"nothing":                       {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
-		"everything":                    {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
+		"nothing is lacking":            {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
+		"everything is lacking":         {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
 		"other CA":                      {secret("s", "u1", withData("old", "ns", "t")), "ca", needs{ca: true}},
 		"no CA configured":              {secret("s", "u1", withData("old", "ns", "t")), "", needs{}},
 		"SAT-11: no CA at all":          {secret("s", "u1"), "", needs{namespace: true, token: true}},
