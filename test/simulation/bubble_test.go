@@ -5,11 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"kcmd.dev/pkg/controller"
 )
 
@@ -44,24 +39,4 @@ func TestTimersOfAControllerFollowTheClockOfTheWorld(t *testing.T) {
 			t.Errorf("it went on after the stop: %d minutes", c.minutes)
 		}
 	})
-}
-
-// The load balancer controller writes the finalizer of a Service together with its status.
-func TestAPatchOfTheStatusOfAService(t *testing.T) {
-	w := New(t, 1)
-	w.Create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}})
-	patch := func(text string) error {
-		_, err := w.Client.CoreV1().Services("ns").Patch(
-			t.Context(), "s", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, "status",
-		)
-		return err
-	}
-	must(patch(`{"metadata":{"finalizers":["example.com/hold"]},"spec":{"type":"LoadBalancer"}}`))
-	service, _ := Get[*corev1.Service](w, "ns", "s")
-	if len(service.Finalizers) != 1 || service.Spec.Type != "" {
-		t.Errorf("stored %+v", service)
-	}
-	if err := patch(`{"status":{"loadBalancer":{"ingress":[{"ip":"10.0.0.1"}]}}}`); !apierrors.IsInvalid(err) {
-		t.Errorf("it wants no load balancer: %v", err)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,40 +90,4 @@ func (c content) DeleteCollection(_ context.Context, delete metav1.DeleteOptions
 func (c content) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
 	_, err := c.send("delete", clienttesting.NewDeleteActionWithOptions(c.resource, c.namespace, name, options))
 	return err
-}
-
-// deleteCollection deletes all objects of a kind in a namespace for the controller.
-func (s *server) deleteCollection(a clienttesting.DeleteCollectionActionImpl) error {
-	resource := a.GetResource()
-	for _, name := range sortedNames(s.of(resource).objects) {
-		if name.Namespace != a.GetNamespace() {
-			continue
-		}
-		if err := s.deleteFor(resource, name, a.DeleteOptions); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// isHeldBySpec reports whether an object exists although it was deleted, because of a finalizer that is not in its
-// metadata.
-func isHeldBySpec(object runtime.Object) bool {
-	ns, ok := object.(*corev1.Namespace)
-	return ok && len(ns.Spec.Finalizers) > 0
-}
-
-// finalize answers an update of the finalizers of a namespace.
-func (s *server) finalize(sent *corev1.Namespace) (runtime.Object, error) {
-	resource := corev1.SchemeGroupVersion.WithResource("namespaces")
-	stored, ok := s.of(resource).objects[types.NamespacedName{Name: sent.Name}]
-	if !ok {
-		return nil, apierrors.NewNotFound(resource.GroupResource(), sent.Name)
-	}
-	if sent.UID != accessor(stored).GetUID() || sent.ResourceVersion != accessor(stored).GetResourceVersion() {
-		return nil, conflict(resource, sent.Name)
-	}
-	next := stored.DeepCopyObject().(*corev1.Namespace)
-	next.Spec.Finalizers = sent.Spec.Finalizers
-	return s.replace(resource, stored, next)
 }

@@ -32,31 +32,3 @@ func TestContentsAreThoseOfOneNamespace(t *testing.T) {
 		t.Errorf("a kind that is not served: %v", err)
 	}
 }
-
-func TestANamespaceStaysUntilItIsFinalized(t *testing.T) {
-	w := New(t, 1)
-	w.Create(&corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}},
-	})
-	before, _ := Get[*corev1.Namespace](w, "", "a")
-	w.Delete(before, nil)
-	after, ok := Get[*corev1.Namespace](w, "", "a")
-	if !ok {
-		t.Fatal("it is gone")
-	}
-	finalize := func(ns *corev1.Namespace) error {
-		ns = ns.DeepCopy()
-		ns.Spec.Finalizers = nil
-		_, err := w.Client.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
-		return err
-	}
-	if err := finalize(before); !apierrors.IsConflict(err) {
-		t.Errorf("an older version: %v", err)
-	}
-	if err := finalize(after); err != nil {
-		t.Error(err)
-	}
-	if _, ok := Get[*corev1.Namespace](w, "", "a"); ok {
-		t.Error("it stays")
-	}
-}

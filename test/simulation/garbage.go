@@ -1,9 +1,6 @@
 package simulation
 
 import (
-	"slices"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,16 +45,6 @@ func (w *World) collect(resource schema.GroupVersionResource, object runtime.Obj
 		w.server.put(resource, next)
 	}
 	return true
-}
-
-// sorted returns the resources in an order that does not change.
-func (s *server) sorted() []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
-	for resource := range s.resources {
-		all = append(all, resource)
-	}
-	slices.SortFunc(all, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
-	return all
 }
 
 // exists reports whether the owner of an object in a namespace is stored.

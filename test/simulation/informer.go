@@ -1,84 +1,39 @@
 package simulation
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/informers/apps"
-	"k8s.io/client-go/informers/batch"
-	"k8s.io/client-go/informers/coordination"
-	"k8s.io/client-go/informers/core"
-	"k8s.io/client-go/informers/internalinterfaces"
-	"k8s.io/client-go/informers/policy"
-	"k8s.io/client-go/informers/resource"
-	"k8s.io/client-go/informers/scheduling"
-	storageinformers "k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/tools/cache"
-
-	"kcmd.dev/pkg/controller"
 )
 
-// scope has the informers of the world.
-type scope struct {
-	controller.Scope
-	w *World
+// cached is what an informer caches: the objects of a resource, whole or only their metadata.
+type cached struct {
+	resource schema.GroupVersionResource
+	partial  bool
 }
 
-func (s *scope) Apps() apps.Interface     { return apps.New(factory{s.w}, "", nil) }
-func (s *scope) Core() core.Interface     { return core.New(factory{s.w}, "", nil) }
-func (s *scope) Batch() batch.Interface   { return batch.New(factory{s.w}, "", nil) }
-func (s *scope) Policy() policy.Interface { return policy.New(factory{s.w}, "", nil) }
-
-func (s *scope) Coordination() coordination.Interface {
-	return coordination.New(factory{s.w}, "", nil)
-}
-
-func (s *scope) Resource() resource.Interface     { return resource.New(factory{s.w}, "", nil) }
-func (s *scope) Scheduling() scheduling.Interface { return scheduling.New(factory{s.w}, "", nil) }
-
-func (s *scope) Storage() storageinformers.Interface {
-	return storageinformers.New(factory{s.w}, "", nil)
-}
-
-// Filtered returns the whole: the worlds have nothing that the filters of their controllers leave out.
-func (s *scope) Filtered(controller.Filter) informers.SharedInformerFactory { return s }
-
-type factory struct{ w *World }
-
-func (f factory) Start(<-chan struct{})             {}
-func (f factory) InformerName() *cache.InformerName { return nil }
-func (f factory) InformerFor(
-	object runtime.Object, newInformer internalinterfaces.NewInformerFunc,
-) cache.SharedIndexInformer {
-	resource, _ := kindOf(object)
-	if i, ok := f.w.informers[resource]; ok {
-		return i
+func (c cached) String() string {
+	if c.partial {
+		return c.resource.String() + " (metadata)"
 	}
-	i := &informer{SharedIndexInformer: newInformer(f.w.Fake, 0), w: f.w, resource: resource, unlisted: true}
-	f.w.informers[resource] = i
-	if !f.w.Late || f.w.OneIn(2) {
-		i.relist()
-	}
-	return i
+	return c.resource.String()
 }
 
 // informer is one whose events the world delivers.
 type informer struct {
 	cache.SharedIndexInformer
+	cached
 	w        *World
-	resource schema.GroupVersionResource
 	seen     int // how much of the history
 	handlers []cache.ResourceEventHandler
 	pending  []func() // notifications of the handlers
 
-	partial       bool // it shows metadata only
 	lost          losses
 	unlisted      bool // it has not listed yet
 	registrations []*registration
@@ -101,46 +56,6 @@ func (i *informer) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, _ time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(h)
-}
-
-// shown returns what the cache shows, in the order of the keys.
-func (i *informer) shown() []runtime.Object {
-	indexer := i.GetIndexer()
-	var all []runtime.Object
-	for _, key := range slices.Sorted(slices.Values(indexer.ListKeys())) {
-		object, _, err := indexer.GetByKey(key)
-		must(err)
-		all = append(all, object.(runtime.Object))
-	}
-	return all
-}
-
-// tell lets the handlers know of a change later.
-func (i *informer) tell(do func(cache.ResourceEventHandler)) {
-	for _, h := range i.handlers {
-		i.pending = append(i.pending, func() { do(h) })
-	}
-}
-
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-// show has the cache show an object.
-func (i *informer) show(object runtime.Object) {
-	object = i.form(object)
-	indexer := i.GetIndexer()
-	m := accessor(object)
-	old, exists, err := indexer.GetByKey(cache.ObjectName(nameOf(m)).String())
-	must(err)
-	must(indexer.Update(object))
-	if exists {
-		i.tell(func(h cache.ResourceEventHandler) { h.OnUpdate(old, object) })
-	} else {
-		i.tell(func(h cache.ResourceEventHandler) { h.OnAdd(object, false) })
-	}
 }
 
 // deliver has the cache show the next change.
@@ -203,15 +118,27 @@ func (i *informer) relist() {
 	indexer.Bookmark(strconv.Itoa(i.w.server.version))
 }
 
-func sortedNames(objects map[types.NamespacedName]runtime.Object) []types.NamespacedName {
-	names := make([]types.NamespacedName, 0, len(objects))
-	for name := range objects {
-		names = append(names, name)
+// listOlder fills a new cache from an API server that is some changes behind.
+func (i *informer) listOlder() {
+	history := i.w.server.of(i.resource).history
+	if i.w.server.unserved[i.resource] || len(history) == 0 {
+		return
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	return names
+	i.unlisted = false
+	i.seen = len(history) - i.w.Rand.IntN(min(len(history), 10)+1)
+	for _, past := range history[:i.seen] {
+		if past.deleted {
+			must(i.GetIndexer().Delete(past.object))
+		} else {
+			must(i.GetIndexer().Update(i.form(past.object)))
+		}
+	}
+	i.w.log("%s is listed as of %d of %d changes", i.resource.Resource, i.seen, len(history))
+}
+
+// isBehind reports whether a cache has something to show.
+func (i *informer) isBehind() bool {
+	return !i.w.server.unserved[i.resource] && (i.unlisted || i.seen < len(i.w.server.of(i.resource).history))
 }
 
 // notify calls a handler with what it was told.
@@ -223,13 +150,80 @@ func (i *informer) notify() {
 	}
 }
 
+// show has the cache show an object.
+func (i *informer) show(object runtime.Object) {
+	object = i.form(object)
+	indexer := i.GetIndexer()
+	m := accessor(object)
+	old, exists, err := indexer.GetByKey(cache.ObjectName(nameOf(m)).String())
+	must(err)
+	must(indexer.Update(object))
+	if exists {
+		i.tell(func(h cache.ResourceEventHandler) { h.OnUpdate(old, object) })
+	} else {
+		i.tell(func(h cache.ResourceEventHandler) { h.OnAdd(object, false) })
+	}
+}
+
+// shown returns what the cache shows, in the order of the keys.
+func (i *informer) shown() []runtime.Object {
+	indexer := i.GetIndexer()
+	var all []runtime.Object
+	for _, key := range slices.Sorted(slices.Values(indexer.ListKeys())) {
+		object, _, err := indexer.GetByKey(key)
+		must(err)
+		all = append(all, object.(runtime.Object))
+	}
+	return all
+}
+
+// form returns an object as an informer shows it.
+func (i *informer) form(object runtime.Object) runtime.Object {
+	if !i.partial {
+		return object
+	}
+	return meta.AsPartialObjectMetadata(accessor(object))
+}
+
+// tell lets the handlers know of a change later.
+func (i *informer) tell(do func(cache.ResourceEventHandler)) {
+	for _, h := range i.handlers {
+		i.pending = append(i.pending, func() { do(h) })
+	}
+}
+
+// sorted returns the informers in an order that does not change.
+func (w *World) sorted() []*informer {
+	var all []*informer
+	for _, i := range w.informers {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b *informer) int { return strings.Compare(a.cached.String(), b.cached.String()) })
+	return all
+}
+
+// Event has an event reach a cache, or a handler.
+func (w *World) Event() {
+	all := w.sorted()
+	if len(all) == 0 {
+		return
+	}
+	if i := all[w.Rand.IntN(len(all))]; w.OneIn(2) {
+		i.deliver()
+	} else {
+		i.notify()
+	}
+}
+
 // Relist interrupts the watch of the kind of an object: its cache does not show the events that it missed, only what
 // has become of the objects.
 func (w *World) Relist(object runtime.Object) {
 	resource, _ := kindOf(object)
-	if i, ok := w.informers[resource]; ok {
-		w.log("relist %s", resource.Resource)
-		i.relist()
+	for _, i := range w.sorted() {
+		if i.resource == resource {
+			w.log("relist %s", resource.Resource)
+			i.relist()
+		}
 	}
 }
 

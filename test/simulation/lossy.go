@@ -10,6 +10,13 @@ import (
 // or until they change; no event shows their deletion.
 type losses map[types.NamespacedName]bool
 
+// MayBeLossy makes one world of so many Lossy, for all objects.
+func (w *World) MayBeLossy(n int) {
+	if w.OneIn(n) {
+		w.Lossy = func(runtime.Object) bool { return true }
+	}
+}
+
 // lose chooses what the next list of an informer lacks: nothing in one list of four, otherwise half of the objects that
 // Lossy allows.
 func (i *informer) lose() losses {
@@ -39,7 +46,7 @@ func (i *informer) told(name types.NamespacedName) {
 // were told that it is gone.
 func (w *World) Lacks(object runtime.Object) bool {
 	resource, _ := kindOf(object)
-	i, ok := w.informers[resource]
+	i, ok := w.informers[cached{resource, false}]
 	return ok && i.lost[nameOf(accessor(object))]
 }
 

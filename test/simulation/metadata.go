@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"net/http"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,10 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Metadata is the part of a world for controllers that read the metadata of any kind.
@@ -102,7 +99,7 @@ func (m *Metadata) react(action clienttesting.Action) (bool, runtime.Object, err
 		return true, nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", group, "", "",
 			0, false)
 	case action.GetVerb() == "list":
-		return true, &metav1.List{}, nil // that it is served is all that is asked
+		return true, &metav1.List{}, nil // all that matters is that it is served
 	}
 	before, name := m.stored(action), nameOfAction(action)
 	if action.GetVerb() != "get" && m.w.Faulty && m.w.OneIn(40) {
@@ -134,153 +131,4 @@ func (m *Metadata) stored(action clienttesting.Action) metav1.Object {
 		return nil
 	}
 	return accessor(object)
-}
-
-// DeleteWith deletes an object as a user or another component would, with options. Whether they are met is its answer.
-func (w *World) DeleteWith(
-	resource schema.GroupVersionResource, object metav1.Object, options metav1.DeleteOptions,
-) error {
-	policy := metav1.DeletionPropagation("")
-	if options.PropagationPolicy != nil {
-		policy = *options.PropagationPolicy
-	}
-	w.log("deleted %s %s %s", object.GetName(), object.GetUID(), policy)
-	return w.server.delete(resource, nameOf(object), options)
-}
-
-// finalizersOf are those that an object has when it is deleted.
-func finalizersOf(finalizers []string, policy *metav1.DeletionPropagation) []string {
-	if policy == nil {
-		return finalizers
-	}
-	next := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
-	switch *policy {
-	case metav1.DeletePropagationOrphan:
-		next = append(next, metav1.FinalizerOrphanDependents)
-	case metav1.DeletePropagationForeground:
-		next = append(next, metav1.FinalizerDeleteDependents)
-	}
-	return next
-}
-
-// AnyFor implements controller.Scope.
-func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if i, ok := s.w.informers[resource]; ok {
-		return generic{informer: i}, nil
-	}
-	shared := cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	i := &informer{SharedIndexInformer: shared, w: s.w, resource: resource, unlisted: true}
-	s.w.informers[resource] = i
-	switch s.w.Rand.IntN(3) {
-	case 0:
-		i.relist()
-	case 1:
-		i.listOlder()
-	}
-	return generic{informer: i}, nil
-}
-
-type generic struct {
-	informers.GenericInformer
-	informer *informer
-}
-
-func (g generic) Informer() cache.SharedIndexInformer { return g.informer }
-
-// Release implements controller.Scope.
-func (s *scope) Release(shared cache.SharedIndexInformer) {
-	if i, ok := shared.(*informer); ok {
-		i.handlers, i.pending, i.registrations = nil, nil, nil
-		delete(s.w.informers, i.resource)
-	}
-}
-
-// listOlder fills a new cache from an API server that is some changes behind.
-func (i *informer) listOlder() {
-	history := i.w.server.of(i.resource).history
-	if i.w.server.unserved[i.resource] || len(history) == 0 {
-		return
-	}
-	i.unlisted = false
-	i.seen = len(history) - i.w.Rand.IntN(min(len(history), 10)+1)
-	for _, past := range history[:i.seen] {
-		if past.deleted {
-			must(i.GetIndexer().Delete(past.object))
-		} else {
-			must(i.GetIndexer().Update(past.object))
-		}
-	}
-	i.w.log("%s is listed as of %d of %d changes", i.resource.Resource, i.seen, len(history))
-}
-
-// isBehind reports whether a cache has something to show.
-func (i *informer) isBehind() bool {
-	return !i.w.server.unserved[i.resource] && (i.unlisted || i.seen < len(i.w.server.of(i.resource).history))
-}
-
-// listed is called after a list: registrations are synced once handlers were told of it.
-func (i *informer) listed() {
-	for _, r := range i.registrations {
-		r.expect()
-	}
-}
-
-// registration is that of a handler.
-type registration struct {
-	i        *informer
-	expects  bool
-	isSynced bool
-	done     chan struct{}
-}
-
-// expect marks the handler as synced once it was told all that the cache shows now.
-func (r *registration) expect() {
-	if r.i.unlisted || r.expects {
-		return
-	}
-	r.expects = true
-	synced := func() {
-		r.isSynced = true
-		close(r.done)
-	}
-	if len(r.i.pending) == 0 {
-		synced()
-		return
-	}
-	last := &r.i.pending[len(r.i.pending)-1]
-	before := *last
-	*last = func() {
-		before()
-		synced()
-	}
-}
-
-func (r *registration) HasSynced() bool                     { return r.isSynced }
-func (r *registration) HasSyncedChecker() cache.DoneChecker { return r }
-func (r *registration) Name() string                        { return r.i.resource.String() }
-func (r *registration) Done() <-chan struct{}               { return r.done }
-
-// Event has an event reach a cache, or a handler.
-func (w *World) Event() {
-	all := w.sorted()
-	if len(all) == 0 {
-		return
-	}
-	if i := all[w.Rand.IntN(len(all))]; w.OneIn(2) {
-		i.deliver()
-	} else {
-		i.notify()
-	}
-}
-
-// Work works on a key of the queue, and reports whether one was ready.
-func (q *Queue[K]) Work() bool {
-	if !q.ready() {
-		return false
-	}
-	q.run(q.w.Context())
-	return true
 }

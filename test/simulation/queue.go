@@ -3,20 +3,13 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
-
-func newOf[T runtime.Object](zero T) runtime.Object {
-	return reflect.New(reflect.TypeOf(zero).Elem()).Interface().(runtime.Object)
-}
 
 // Queue is the work queue of a world. Whatever the reason, a key that failed is retried after 20 ms, doubled up to
 // 10 s.
@@ -36,6 +29,19 @@ type Queue[K comparable] struct {
 // NewQueue makes a queue whose keys are worked on by a function.
 func NewQueue[K comparable](w *World, work func(context.Context, K) error) *Queue[K] {
 	return &Queue[K]{w: w, work: work, later: map[K]time.Time{}, failures: map[K]int{}}
+}
+
+// NewPasses makes a queue for a controller that makes passes: the first after a time, and each other one so long after
+// the end of the one before.
+func NewPasses(w *World, first, period time.Duration, pass func(context.Context)) *Queue[string] {
+	var passes *Queue[string]
+	passes = NewQueue(w, func(ctx context.Context, key string) error {
+		pass(ctx)
+		passes.AddAfter(key, period)
+		return nil
+	})
+	passes.AddAfter("pass", first)
+	return passes
 }
 
 // Add implements reconcile.Queue.
@@ -70,6 +76,15 @@ func (q *Queue[K]) AddAfter(key K, delay time.Duration) {
 
 // EnqueueAfter implements reconcile.Queue.
 func (q *Queue[K]) EnqueueAfter(_ reconcile.Lane, key K, delay time.Duration) { q.AddAfter(key, delay) }
+
+// Work works on a key of the queue, and reports whether one was ready.
+func (q *Queue[K]) Work() bool {
+	if !q.ready() {
+		return false
+	}
+	q.run(q.w.Context())
+	return true
+}
 
 // promote adds the keys that are due, and returns how many are to be reconciled.
 func (q *Queue[K]) promote() int {

@@ -2,69 +2,24 @@ package simulation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
-	"time"
+	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
-
-// kindOf returns the resource of an object, and its kind.
-func kindOf(object runtime.Object) (schema.GroupVersionResource, schema.GroupVersionKind) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil {
-		panic(err)
-	}
-	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
-	return resource, kinds[0]
-}
-
-// accessor is the metadata of an object.
-func accessor(object runtime.Object) metav1.Object {
-	m, err := meta.Accessor(object)
-	if err != nil {
-		panic(err)
-	}
-	return m
-}
-
-func nameOf(m metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
-}
-
-// change is a change of a stored object, as a watch reports it.
-type change struct {
-	object  runtime.Object
-	deleted bool
-	version int
-}
-
-// storage is what the API server holds of a resource.
-type storage struct {
-	objects map[types.NamespacedName]runtime.Object
-	history []change
-}
 
 // server answers requests as an API server does, one at a time, and keeps the history of each resource.
 type server struct {
@@ -81,6 +36,19 @@ type server struct {
 	encoded map[types.UID]string
 }
 
+// storage is what the API server holds of a resource.
+type storage struct {
+	objects map[types.NamespacedName]runtime.Object
+	history []change
+}
+
+// change is a change of a stored object, as a watch reports it.
+type change struct {
+	object  runtime.Object
+	deleted bool
+	version int
+}
+
 func (s *server) of(resource schema.GroupVersionResource) *storage {
 	if stored, ok := s.storedAs[resource]; ok {
 		resource = stored
@@ -89,6 +57,16 @@ func (s *server) of(resource schema.GroupVersionResource) *storage {
 		s.resources[resource] = &storage{objects: map[types.NamespacedName]runtime.Object{}}
 	}
 	return s.resources[resource]
+}
+
+// sorted returns the resources in an order that does not change.
+func (s *server) sorted() []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for resource := range s.resources {
+		all = append(all, resource)
+	}
+	slices.SortFunc(all, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	return all
 }
 
 // put stores an object as of the next version, or removes it if it is being deleted and nothing holds it.
@@ -135,17 +113,6 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 		return true, nil, apierrors.NewTimeoutError("lost", 0)
 	}
 	return true, object, err
-}
-
-func describe(object runtime.Object) string {
-	if object == nil || reflect.ValueOf(object).IsNil() {
-		return "nothing"
-	}
-	m, err := meta.Accessor(object)
-	if err != nil {
-		return "a list"
-	}
-	return fmt.Sprintf("%s %s@%s", m.GetName(), m.GetUID(), m.GetResourceVersion())
 }
 
 func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
@@ -224,242 +191,4 @@ func selectable(object runtime.Object) fields.Set {
 		set["spec.driver"] = o.Spec.Driver
 	}
 	return set
-}
-
-// deleteFor deletes an object for the controller.
-func (s *server) deleteFor(
-	resource schema.GroupVersionResource, name types.NamespacedName, options metav1.DeleteOptions,
-) error {
-	stored := s.of(resource).objects[name]
-	err := s.delete(resource, name, options)
-	if err == nil && s.w.Deleted != nil {
-		s.w.Deleted(stored)
-	}
-	return err
-}
-
-// createFor creates an object for the controller.
-func (s *server) createFor(
-	resource schema.GroupVersionResource, namespace string, object runtime.Object,
-) (runtime.Object, error) {
-	if s.w.Refuse != nil {
-		if err := s.w.Refuse(object); err != nil {
-			return nil, err
-		}
-	}
-	return s.create(resource, namespace, object)
-}
-
-func (s *server) create(
-	resource schema.GroupVersionResource, namespace string, object runtime.Object,
-) (runtime.Object, error) {
-	m := accessor(object)
-	m.SetNamespace(namespace)
-	s.created++
-	if m.GetName() == "" {
-		m.SetName(fmt.Sprintf("%s%d", m.GetGenerateName(), s.created))
-	}
-	if _, ok := s.of(resource).objects[nameOf(m)]; ok {
-		return nil, apierrors.NewAlreadyExists(resource.GroupResource(), m.GetName())
-	}
-	m.SetUID(types.UID(fmt.Sprintf("u%d", s.created)))
-	m.SetCreationTimestamp(metav1.NewTime(s.w.Clock.Now().Truncate(time.Second)))
-	m.SetGeneration(1)
-	if pod, ok := object.(*corev1.Pod); ok {
-		pod.Status.Phase = corev1.PodPending
-	}
-	if s.w.Admit != nil {
-		s.w.Admit(object)
-	}
-	return s.put(resource, object).DeepCopyObject(), nil
-}
-
-// graceOf returns the grace period of an object. Only pods that run need one.
-func graceOf(object runtime.Object) int64 {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return 0
-	}
-	return 30
-}
-
-func conflict(resource schema.GroupVersionResource, name string) error {
-	return apierrors.NewConflict(resource.GroupResource(), name, errors.New("the object has been modified"))
-}
-
-func (s *server) update(
-	resource schema.GroupVersionResource, subresource string, object runtime.Object,
-) (runtime.Object, error) {
-	sent := accessor(object)
-	stored, ok := s.of(resource).objects[nameOf(sent)]
-	if !ok {
-		return nil, apierrors.NewNotFound(resource.GroupResource(), sent.GetName())
-	}
-	was := accessor(stored)
-	isVersion := sent.GetResourceVersion() == "" || sent.GetResourceVersion() == was.GetResourceVersion()
-	if sent.GetUID() != was.GetUID() || !isVersion {
-		return nil, conflict(resource, sent.GetName())
-	}
-	next := stored.DeepCopyObject()
-	is, from := reflect.ValueOf(next).Elem(), reflect.ValueOf(object).Elem()
-	if subresource == "status" {
-		is.FieldByName("Status").Set(from.FieldByName("Status"))
-		accessor(next).SetAnnotations(sent.GetAnnotations())
-	} else {
-		m := accessor(next)
-		m.SetLabels(sent.GetLabels())
-		m.SetAnnotations(sent.GetAnnotations())
-		m.SetOwnerReferences(sent.GetOwnerReferences())
-		m.SetFinalizers(sent.GetFinalizers())
-		for i := range is.NumField() {
-			switch is.Type().Field(i).Name {
-			case "TypeMeta", "ObjectMeta", "Status":
-			default:
-				is.Field(i).Set(from.Field(i))
-			}
-		}
-	}
-	if err := invalid(stored, next); err != nil {
-		return nil, err
-	}
-	return s.replace(resource, stored, next)
-}
-
-// invalid is the answer to an update that changes metadata as no update may.
-func invalid(stored, next runtime.Object) error {
-	is, was := accessor(next), accessor(stored)
-	faults := validation.ValidateObjectMetaAccessorUpdate(is, was, field.NewPath("metadata"))
-	if s, ok := next.(*corev1.Service); ok && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		if path := field.NewPath("status", "loadBalancer", "ingress"); len(s.Status.LoadBalancer.Ingress) > 0 {
-			faults = append(faults, field.Forbidden(path, "the type is not LoadBalancer"))
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	_, kind := kindOf(stored)
-	return apierrors.NewInvalid(kind.GroupKind(), was.GetName(), faults)
-}
-
-// replace stores the next state of an object unless it is equal.
-func (s *server) replace(resource schema.GroupVersionResource, stored, next runtime.Object) (runtime.Object, error) {
-	if apiequality.Semantic.DeepEqual(stored, next) && s.isEncoded(resource, accessor(stored)) {
-		return stored.DeepCopyObject(), nil
-	}
-	was, is := reflect.ValueOf(stored).Elem().FieldByName("Spec"), reflect.ValueOf(next).Elem().FieldByName("Spec")
-	if is.IsValid() && !apiequality.Semantic.DeepEqual(was.Interface(), is.Interface()) || sliceDiffers(stored, next) {
-		accessor(next).SetGeneration(accessor(next).GetGeneration() + 1)
-	}
-	if s.w.Validate != nil {
-		if err := s.w.Validate(stored, next); err != nil {
-			s.w.t.Errorf("the API server would refuse an update: %v", err)
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "update", resource.GroupResource(),
-				accessor(next).GetName(), err.Error(), 0, false)
-		}
-	}
-	return s.put(resource, next).DeepCopyObject(), nil
-}
-
-func (s *server) patch(a clienttesting.PatchAction) (runtime.Object, error) {
-	if a.GetPatchType() == types.ApplyPatchType && a.GetSubresource() == "" {
-		return s.apply(a)
-	}
-	resource, name := a.GetResource(), types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
-	stored, ok := s.of(resource).objects[name]
-	if !ok {
-		return nil, apierrors.NewNotFound(resource.GroupResource(), a.GetName())
-	}
-	isStatus := a.GetSubresource() == "status"
-	if a.GetSubresource() != "" && !isStatus {
-		return nil, s.gap("patch of the %s of %s, type %s", a.GetSubresource(), resource.Resource, a.GetPatchType())
-	}
-	next, err := patched(stored, a.GetPatchType(), a.GetPatch())
-	if err != nil {
-		return nil, s.gap("patch %s of %s: %v", a.GetPatch(), resource.Resource, err)
-	}
-	if accessor(next).GetResourceVersion() != accessor(stored).GetResourceVersion() {
-		return nil, conflict(resource, name.Name)
-	}
-	if err := invalid(stored, next); err != nil {
-		return nil, err
-	}
-	if isStatus {
-		next = withStatus(stored, next)
-	}
-	return s.replace(resource, stored, next)
-}
-
-// withStatus returns a stored object with the status and the annotations of another state of it. Of a Service, the
-// status is written together with all metadata.
-func withStatus(stored, from runtime.Object) runtime.Object {
-	next := stored.DeepCopyObject()
-	if _, ok := stored.(*corev1.Service); ok {
-		accessor(next).SetFinalizers(accessor(from).GetFinalizers())
-		accessor(next).SetLabels(accessor(from).GetLabels())
-	}
-	status := reflect.ValueOf(from).Elem().FieldByName("Status")
-	reflect.ValueOf(next).Elem().FieldByName("Status").Set(status)
-	accessor(next).SetAnnotations(accessor(from).GetAnnotations())
-	return next
-}
-
-// patched returns an object with a patch applied. A field that is applied replaces what was there, also if it is a
-// list, as if the same manager had applied all of it.
-func patched(stored runtime.Object, kind types.PatchType, patch []byte) (runtime.Object, error) {
-	text, err := json.Marshal(stored)
-	if err != nil {
-		return nil, err
-	}
-	next := newOf(stored)
-	switch kind {
-	case types.StrategicMergePatchType:
-		text, err = strategicpatch.StrategicMergePatch(text, patch, next)
-	case types.MergePatchType, types.ApplyPatchType:
-		text, err = jsonpatch.MergePatch(text, patch)
-	default:
-		return nil, fmt.Errorf("unexpected type %s", kind)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return next, json.Unmarshal(text, next)
-}
-
-func (s *server) delete(
-	resource schema.GroupVersionResource, name types.NamespacedName, options metav1.DeleteOptions,
-) error {
-	stored, ok := s.of(resource).objects[name]
-	if !ok {
-		return apierrors.NewNotFound(resource.GroupResource(), name.Name)
-	}
-	m := accessor(stored)
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != m.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion() {
-			return conflict(resource, name.Name)
-		}
-	}
-	next := stored.DeepCopyObject()
-	m = accessor(next)
-	m.SetFinalizers(finalizersOf(m.GetFinalizers(), options.PropagationPolicy))
-	grace := graceOf(next)
-	if options.GracePeriodSeconds != nil {
-		grace = *options.GracePeriodSeconds
-	}
-	began := s.w.Clock.Now().Truncate(time.Second)
-	if is := m.GetDeletionTimestamp(); is != nil { // the grace period can only be shortened
-		has := ptr.Deref(m.GetDeletionGracePeriodSeconds(), 0)
-		if options.GracePeriodSeconds == nil || grace >= has {
-			if !slices.Equal(m.GetFinalizers(), accessor(stored).GetFinalizers()) {
-				s.put(resource, next)
-			}
-			return nil
-		}
-		began = is.Add(-time.Duration(has) * time.Second)
-	}
-	at := metav1.NewTime(began.Add(time.Duration(grace) * time.Second))
-	m.SetDeletionTimestamp(&at)
-	m.SetDeletionGracePeriodSeconds(&grace)
-	moveGeneration(next)
-	s.put(resource, next)
-	return nil
 }

@@ -7,12 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers/storagemigration"
 )
-
-func (s *scope) Storagemigration() storagemigration.Interface {
-	return storagemigration.New(factory{s.w}, "", nil)
-}
 
 // encode remembers in which way an object is stored.
 func (s *server) encode(resource schema.GroupVersionResource, m metav1.Object) {
@@ -37,7 +32,7 @@ func (w *World) EncodingOf(object metav1.Object) string { return w.server.encode
 // whether the cache is newer then.
 func (w *World) Bookmark(object runtime.Object) bool {
 	resource, _ := kindOf(object)
-	i, ok := w.informers[resource]
+	i, ok := w.informers[cached{resource, false}]
 	now := strconv.Itoa(w.server.version)
 	if !ok || i.isBehind() || i.GetStore().LastStoreSyncResourceVersion() == now {
 		return false

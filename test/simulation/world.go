@@ -2,41 +2,19 @@ package simulation
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
 )
-
-// Instance is a running controller.
-type Instance struct {
-	Runners []Runner
-	// HandOver returns what a successor in the same process takes over.
-	HandOver func() any
-}
-
-// Runner is a queue with its work.
-type Runner interface {
-	ready() bool
-	next() (time.Time, bool)
-	run(ctx context.Context)
-}
 
 // World is a cluster.
 type World struct {
@@ -73,7 +51,7 @@ type World struct {
 
 	t         testing.TB
 	server    *server
-	informers map[schema.GroupVersionResource]*informer
+	informers map[cached]*informer
 	instance  Instance
 	working   Runner // whose key is being reconciled, nil for none
 	happens   func() // has one thing happen; nil if nothing may
@@ -82,53 +60,25 @@ type World struct {
 	restarts int
 }
 
-// fault is what becomes of a request.
-type fault int
-
-const (
-	none   fault = iota
-	before       // it is refused
-	after        // it is carried out, and its answer is lost
-)
-
-var (
-	firstSeed = flag.Uint64("simulation.first", 1, "the first seed of simulations")
-	seedCount = flag.Uint64("simulation.seeds", 0, "how many seeds are simulated, 0 for as many as the test says")
-)
-
-// Run runs a test once for each of some seeds, in a world of its own.
-func Run(t *testing.T, seeds uint64, test func(t *testing.T, w *World)) {
-	t.Helper()
-	if *seedCount > 0 {
-		seeds = *seedCount
-	}
-	for seed := *firstSeed; seed < *firstSeed+seeds; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { oneHistory(t, seed, test) })
-	}
+// Instance is a running controller.
+type Instance struct {
+	Runners []Runner
+	// HandOver returns what a successor in the same process takes over.
+	HandOver func() any
 }
 
-// oneHistory runs a test in the world of a seed.
-func oneHistory(t *testing.T, seed uint64, test func(t *testing.T, w *World)) {
-	t.Helper()
-	w := New(t, seed)
-	defer func() {
-		trace := "\n" + strings.Join(w.trace, "\n")
-		if failure := recover(); failure != nil {
-			fmt.Fprintf(os.Stderr, "seed %d:%s\n", seed, trace) // a panic loses what is logged
-			panic(failure)
-		}
-		if t.Failed() {
-			t.Log(trace)
-		}
-	}()
-	test(t, w)
+// Runner is a queue with its work.
+type Runner interface {
+	ready() bool
+	next() (time.Time, bool)
+	run(ctx context.Context)
 }
 
 // New makes a world that a seed determines.
 func New(t testing.TB, seed uint64) *World {
 	w := &World{
 		Env: controllertest.New(t), Rand: rand.New(rand.NewPCG(seed, 1)),
-		t: t, informers: map[schema.GroupVersionResource]*informer{},
+		t: t, informers: map[cached]*informer{},
 	}
 	w.server = &server{w: w, version: 1000, resources: map[schema.GroupVersionResource]*storage{}}
 	w.Fake.PrependReactor("*", "*", w.server.react)
@@ -147,41 +97,6 @@ func (w *World) log(format string, args ...any) {
 
 // Note adds a line to the log of what happened.
 func (w *World) Note(format string, args ...any) { w.log(format, args...) }
-
-func (w *World) fault() fault {
-	if !w.Faulty {
-		return none
-	}
-	switch w.Rand.IntN(20) {
-	case 0:
-		return before
-	case 1:
-		return after
-	}
-	return none
-}
-
-func (w *World) refusal(resource schema.GroupResource) error {
-	switch w.Rand.IntN(4) {
-	case 0:
-		return apierrors.NewTooManyRequestsError("later")
-	case 1:
-		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook"))
-	case 2:
-		return apierrors.NewForbidden(resource, "x", fmt.Errorf("exceeded quota"))
-	}
-	return apierrors.NewTimeoutError("timeout", 0)
-}
-
-// sorted returns the informers in an order that does not change.
-func (w *World) sorted() []*informer {
-	var all []*informer
-	for _, i := range w.informers {
-		all = append(all, i)
-	}
-	slices.SortFunc(all, func(a, b *informer) int { return strings.Compare(a.resource.String(), b.resource.String()) })
-	return all
-}
 
 // Begin starts the controller, in a world that may have faults and restarts.
 func (w *World) Begin() {
@@ -207,31 +122,6 @@ func (w *World) Play(others, users func()) {
 	}
 	w.happens = nil
 	w.log("no more trouble")
-}
-
-// restart replaces the instance: by one that takes over, or after it was killed.
-func (w *World) restart() {
-	var left any
-	kind := w.Rand.IntN(3)
-	if kind > 0 && w.instance.HandOver != nil {
-		left = w.instance.HandOver()
-	}
-	w.log("RESTART %d", kind)
-	w.Env.Succeed(left)
-	for _, i := range w.informers {
-		i.handlers, i.pending, i.registrations = nil, nil, nil
-	}
-	if kind != 1 { // with caches of its own
-		w.informers = map[schema.GroupVersionResource]*informer{}
-	}
-	w.instance = w.Start(w.Env.Env, left)
-}
-
-// rest lets the goroutines of the controller do what they can.
-func (w *World) rest() {
-	if w.Rest != nil {
-		w.Rest()
-	}
 }
 
 // Step has one thing happen.
@@ -283,6 +173,31 @@ func (w *World) work() bool {
 	return true
 }
 
+// restart replaces the instance: by one that takes over, or after it was killed.
+func (w *World) restart() {
+	var left any
+	kind := w.Rand.IntN(3)
+	if kind > 0 && w.instance.HandOver != nil {
+		left = w.instance.HandOver()
+	}
+	w.log("RESTART %d", kind)
+	w.Env.Succeed(left)
+	for _, i := range w.informers {
+		i.handlers, i.pending, i.registrations = nil, nil, nil
+	}
+	if kind != 1 { // with caches of its own
+		w.informers = map[cached]*informer{}
+	}
+	w.instance = w.Start(w.Env.Env, left)
+}
+
+// rest lets the goroutines of the controller do what they can.
+func (w *World) rest() {
+	if w.Rest != nil {
+		w.Rest()
+	}
+}
+
 // Drain delivers everything and works until nothing is ready.
 func (w *World) Drain() {
 	for range 100000 {
@@ -332,62 +247,4 @@ func (w *World) Settle(horizon time.Duration, each func() bool) {
 		w.Clock.SetTime(next)
 	}
 	w.t.Fatal("it does not settle")
-}
-
-// All returns the stored objects of a kind.
-func All[T runtime.Object](w *World) []T {
-	var zero T
-	resource, _ := kindOf(newOf(zero))
-	st := w.server.of(resource)
-	var all []T
-	for _, name := range sortedNames(st.objects) {
-		all = append(all, st.objects[name].(T))
-	}
-	return all
-}
-
-// Get returns a stored object, false if there is none.
-func Get[T runtime.Object](w *World, namespace, name string) (T, bool) {
-	var zero T
-	resource, _ := kindOf(newOf(zero))
-	object, ok := w.server.of(resource).objects[types.NamespacedName{Namespace: namespace, Name: name}]
-	if !ok {
-		return zero, false
-	}
-	return object.(T), true
-}
-
-// Create creates an object as a user would.
-func (w *World) Create(object runtime.Object) runtime.Object {
-	resource, _ := kindOf(object)
-	created, err := w.server.create(resource, accessor(object).GetNamespace(), object.DeepCopyObject())
-	must(err)
-	w.log("created %s", describe(created))
-	return created
-}
-
-// Change changes an object as another component would. The object must be the stored one, as All and Get return it:
-// an older one would undo what happened since, or bring back what was deleted.
-func Change[T runtime.Object](w *World, object T, changes ...func(T)) {
-	resource, _ := kindOf(object)
-	stored, ok := w.server.of(resource).objects[nameOf(accessor(object))]
-	if !ok || stored != runtime.Object(object) {
-		panic(fmt.Sprintf("a change of %s, which is not stored any more", describe(object)))
-	}
-	next := object.DeepCopyObject().(T)
-	for _, c := range changes {
-		c(next)
-	}
-	validate := w.Validate
-	w.Validate = nil
-	_, err := w.server.replace(resource, object, next)
-	w.Validate = validate
-	must(err)
-}
-
-// Delete deletes an object as a user or another component would.
-func (w *World) Delete(object runtime.Object, grace *int64) {
-	resource, _ := kindOf(object)
-	w.log("deleted %s", describe(object))
-	must(w.server.delete(resource, nameOf(accessor(object)), metav1.DeleteOptions{GracePeriodSeconds: grace}))
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -80,65 +79,9 @@ func TestASeedDeterminesAHistory(t *testing.T) {
 	}
 }
 
-func TestAnOlderStateCannotBeChanged(t *testing.T) {
-	w := New(t, 1)
-	w.Create(newPod("changed"))
-	w.Create(newPod("deleted"))
-	changed, _ := Get[*corev1.Pod](w, "ns", "changed")
-	Change(w, changed, func(p *corev1.Pod) { p.Labels = nil })
-	deleted, _ := Get[*corev1.Pod](w, "ns", "deleted")
-	w.Delete(deleted, nil)
-	for _, pod := range []*corev1.Pod{changed, deleted} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("pod %s: an older state replaced what is stored", pod.Name)
-				}
-			}()
-			Change(w, pod, func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} })
-		}()
-	}
-}
-
-func TestCreatedObjectsAreStoredAsCopies(t *testing.T) {
-	w := New(t, 1)
-	pod := newPod("p")
-	w.Create(pod)
-	pod.Labels["app"] = "other"
-	if stored, _ := Get[*corev1.Pod](w, "ns", "p"); stored.Labels["app"] != "p" || pod.UID != "" {
-		t.Errorf("stored %v, sent %v", stored.ObjectMeta, pod.ObjectMeta)
-	}
-}
-
 func TestAnyNumberOfEventsIsRecorded(t *testing.T) {
 	w := New(t, 1)
 	for range 5000 {
 		w.Env.Env.Events.Event(newPod("p"), corev1.EventTypeNormal, "Reason", "message")
-	}
-}
-
-func TestGarbageIsCollected(t *testing.T) {
-	w := New(t, 1)
-	w.Create(newPod("owner"))
-	owner, _ := Get[*corev1.Pod](w, "ns", "owner")
-	by := func(suffix types.UID) metav1.OwnerReference {
-		return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "owner", UID: owner.UID + suffix}
-	}
-	refs := func(all ...metav1.OwnerReference) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.OwnerReferences = all }
-	}
-	w.Create(newPod("free"))
-	w.Create(newPod("owned", refs(by(""))))
-	w.Create(newPod("of-predecessor", refs(by("-before"))))
-	w.Create(newPod("of-both", refs(by("-before"), by(""))))
-	if !w.CollectGarbage() || w.CollectGarbage() {
-		t.Error("garbage is not collected at once")
-	}
-	var left []string
-	for _, pod := range All[*corev1.Pod](w) {
-		left = append(left, fmt.Sprint(pod.Name, len(pod.OwnerReferences)))
-	}
-	if want := []string{"free0", "of-both1", "owned1", "owner0"}; !slices.Equal(left, want) {
-		t.Errorf("left %v, want %v", left, want)
 	}
 }

@@ -277,10 +277,10 @@ func TestMultiAttachCause(t *testing.T) {
 		users []podRef
 		want  string
 	}{
-		"nobody":           {nil, "Volume is already exclusively attached to one node and can't be attached to another"},
-		"the namespace":    {[]podRef{pod("ns", "b"), pod("ns", "a")}, "Volume is already used by pod(s) a, b"},
-		"other namespaces": {[]podRef{pod("x", "b"), pod("y", "a")}, "Volume is already used by 2 pod(s) in different namespaces"},
-		"both":             {[]podRef{pod("x", "b"), pod("ns", "a")}, "Volume is already used by pod(s) a and 1 pod(s) in different namespaces"},
+		"no pod uses it":                       {nil, "Volume is already exclusively attached to one node and can't be attached to another"},
+		"pods of the namespace":                {[]podRef{pod("ns", "b"), pod("ns", "a")}, "Volume is already used by pod(s) a, b"},
+		"pods of other namespaces":             {[]podRef{pod("x", "b"), pod("y", "a")}, "Volume is already used by 2 pod(s) in different namespaces"},
+		"pods of the namespace and of another": {[]podRef{pod("x", "b"), pod("ns", "a")}, "Volume is already used by pod(s) a and 1 pod(s) in different namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := multiAttachCause("ns", tc.users); got != tc.want {

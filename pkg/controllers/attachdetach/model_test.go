@@ -222,13 +222,7 @@ func (m *model) begin(env controller.Env, _ any) simulation.Instance {
 	places, nodes := simulation.NewQueue(m.World, c.reconcile), simulation.NewQueue(m.World, c.reconcileNode)
 	pods, claims := simulation.NewQueue(m.World, c.reconcilePod), simulation.NewQueue(m.World, c.reconcileClaim)
 	c.placeQueue, c.nodeQueue, c.podQueue, c.claimQueue = places, nodes, pods, claims
-	var passes *simulation.Queue[string]
-	passes = simulation.NewQueue(m.World, func(ctx context.Context, _ string) error {
-		c.verify(ctx, ctx)
-		passes.AddAfter("pass", time.Minute)
-		return nil
-	})
-	passes.AddAfter("pass", time.Minute)
+	passes := simulation.NewPasses(m.World, time.Minute, time.Minute, func(ctx context.Context) { c.verify(ctx, ctx) })
 	must.Succeed(m.t, c.begin(m.Context()))
 	m.c = c
 	places.AnyOrder, nodes.AnyOrder, pods.AnyOrder, claims.AnyOrder = true, true, true, true

@@ -22,7 +22,7 @@ func TestOperationsExcludeEachOther(t *testing.T) {
 		starts  bool
 		backoff time.Duration // after the next failure
 	}{
-		"nothing":                                      {nil, "a", true, firstBackoff},
+		"no operation is there":                        {nil, "a", true, firstBackoff},
 		"one runs on the node":                         {[]*operation{running("a")}, "a", false, 0},
 		"one runs on another node":                     {[]*operation{running("b")}, "a", true, firstBackoff},
 		"one runs on all nodes":                        {[]*operation{running("")}, "a", false, 0},

@@ -22,11 +22,25 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-// stage is a controller whose loops do not run, between an API server and an attacher that are fakes. Time passes
-// only when the test says so, and everything happens in a fixed order.
 // action is a request to the fake API server.
 type action = clienttesting.Action
 
+// Requests and events, as tests print them.
+const (
+	create   = "create volumeattachments"
+	remove   = "delete volumeattachments"
+	read     = "get volumeattachments"
+	reported = "patch nodes/status "
+	look     = "get nodes "
+	inquired = "list pods"
+
+	succeeded  = `Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v" `
+	failed     = `Warning FailedAttachVolume AttachVolume.Attach failed for volume "v" : `
+	multiplied = `Warning FailedAttachVolume Multi-Attach error for volume "v" Volume is already `
+)
+
+// stage is a controller whose loops do not run, between an API server and an attacher that are fakes. Time passes
+// only when the test says so, and everything happens in a fixed order.
 type stage struct {
 	*controllertest.Env
 	t *testing.T
@@ -55,6 +69,7 @@ type timed[K comparable] struct {
 func (q *timed[K]) Add(key K)                           { q.AddAfter(key, 0) }
 func (q *timed[K]) Enqueue(_ reconcile.Lane, key K)     { q.AddAfter(key, 0) }
 func (q *timed[K]) AddAfter(key K, delay time.Duration) { q.EnqueueAfter(reconcile.Fresh, key, delay) }
+
 func (q *timed[K]) EnqueueAfter(_ reconcile.Lane, key K, delay time.Duration) {
 	at := q.s.Clock.Now().Add(max(delay, 0))
 	if was, ok := q.due[key]; !ok {

@@ -167,9 +167,7 @@ func (m *model) run() {
 	m.editInfo()
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
-	if m.OneIn(2) {
-		m.Lossy = func(runtime.Object) bool { return true }
-	}
+	m.MayBeLossy(2)
 	m.Play(func() {
 		if m.OneIn(4) {
 			m.editInfo()

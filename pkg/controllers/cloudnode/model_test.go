@@ -1,7 +1,6 @@
 package cloudnode
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,15 +21,14 @@ import (
 	"kcmd.dev/test/fakecloud"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
+	"kcmd.dev/test/simulation/clouds"
 )
 
 // model is a world with a cloud whose instances register as nodes, and both controllers of such nodes.
 type model struct {
 	*simulation.World
 	t         *testing.T
-	cloud     *fakecloud.Cloud
-	hold      *fakecloud.Hold // the calls that are held, nil for none
-	runs      []*simulation.Running
+	cloud     *clouds.Cloud
 	instances map[string]*instance // by name of the node
 	last      int
 	// born is the number of the instance that a node was registered by, gone has the nodes that had none at any time.
@@ -44,79 +42,45 @@ type instance struct {
 	gone, off       bool
 }
 
-var errCloud = errors.New("the cloud is out of order")
-
 // TestWhateverHappensNodesAreAsTheirInstancesInTheEnd has instances come, go, shut down and change, nodes become ready
 // or not, calls of the cloud fail or take long, and the controllers restarted, while the caches are behind. No node is
 // deleted that is ready or whose instance was there all the time, none gets the ID of an earlier instance, and in the
 // end nodes are as the cloud has them.
 func TestWhateverHappensNodesAreAsTheirInstancesInTheEnd(t *testing.T) {
 	simulation.RunInBubbles(t, 30, func(t *testing.T, w *simulation.World) {
+		cfg := v1beta1.NewDefault()
+		cfg.Cloud.Provider = fakecloud.Name
+		made := func(d controller.Descriptor) clouds.Make {
+			return func(env controller.Env) (controller.Controller, error) {
+				env.Name = d.Name
+				return d.New(env, d.Value(cfg))
+			}
+		}
+		cloud := clouds.New(t, w, []string{"InstanceMetadata", "InstanceExists", "InstanceShutdown", ""},
+			made(Descriptor()), made(cloudnodelifecycle.Descriptor()))
 		(&model{
-			World: w, t: t, cloud: fakecloud.The(),
+			World: w, t: t, cloud: cloud,
 			instances: map[string]*instance{}, born: map[types.UID]int{}, gone: map[types.UID]bool{},
 		}).run()
 	})
 }
 
 func (m *model) run() {
-	m.cloud.Reset()
-	m.cloud.Disturb(m.trouble)
-	m.Start, m.Deleted = m.start, m.deleted
-	m.Lossy = func(runtime.Object) bool { return m.OneIn(2) }
+	m.Deleted, m.cloud.Refuses = m.deleted, m.refuses
 	m.machines()
-	m.Begin()
-	m.Play(m.others, m.machines)
-	m.Faulty = false
-	m.Settle(0, nil)
-	m.release()
-	for range 5 { // addresses are compared every five minutes, and initializations repeated after 17 minutes
-		m.Pass(5 * time.Minute)
-		m.Drain()
-	}
+	// Addresses are compared every five minutes, and initializations repeated after 17 minutes.
+	m.cloud.Live(m.others, m.machines, 5, 5*time.Minute)
 	m.check()
-	for _, r := range m.runs {
-		r.Stop()
-	}
+	m.cloud.Stop()
 }
 
-func (m *model) start(env controller.Env, _ any) simulation.Instance {
-	killed := m.OneIn(2)
-	if !killed {
-		m.release()
-	}
-	for _, r := range m.runs {
-		if killed {
-			r.Kill()
-		} else {
-			r.Stop()
-		}
-	}
-	cfg := v1beta1.NewDefault()
-	cfg.Cloud.Provider = fakecloud.Name
-	m.runs = nil
-	for _, d := range []controller.Descriptor{Descriptor(), cloudnodelifecycle.Descriptor()} {
-		m.runs = append(m.runs, simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
-			env.Name = d.Name
-			return must.Get(d.New(env, d.Value(cfg)))(m.t)
-		}))
-	}
-	return simulation.Instance{}
-}
-
-// trouble is what becomes of a call of the cloud. Like the API server, it answers one at a time.
-func (m *model) trouble(what string) (refused, lost error) {
-	m.Fake.Lock()
-	defer m.Fake.Unlock()
+// refuses has the cloud not find instances that are gone.
+func (m *model) refuses(what string) error {
 	method, name, _ := strings.Cut(what, " ")
-	switch is := m.instances[name]; {
-	case method == "InstanceMetadata" && is.gone:
-		refused = cloudprovider.InstanceNotFound
-	case m.Faulty && m.OneIn(8):
-		refused = errCloud
+	if method == "InstanceMetadata" && m.instances[name].gone {
+		return cloudprovider.InstanceNotFound
 	}
-	m.Note("cloud: %s -> %v", what, refused)
-	return refused, nil
+	return nil
 }
 
 // deleted is called when a node was deleted for a controller.
@@ -132,24 +96,11 @@ func isReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-func (m *model) release() {
-	if m.hold != nil {
-		m.hold.Release()
-		m.hold = nil
-		m.Pass(0)
-	}
-}
-
 func (m *model) others() {
-	switch m.Rand.IntN(4) {
-	case 0, 1:
+	if m.OneIn(2) {
 		m.machines()
-	case 2:
-		if m.hold == nil {
-			m.hold = m.cloud.Hold([]string{"InstanceMetadata", "InstanceExists", "InstanceShutdown", ""}[m.Rand.IntN(4)])
-		}
-	case 3:
-		m.release()
+	} else {
+		m.cloud.Meddle()
 	}
 	m.observe()
 }

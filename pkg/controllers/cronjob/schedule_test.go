@@ -282,19 +282,19 @@ func TestUnrecorded(t *testing.T) {
 		jobs []*batchv1.Job
 		want []string
 	}{
-		"none was recorded":  {cronJob(""), []*batchv1.Job{five}, []string{five.Name}},
-		"the one before was": {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{five}, []string{five.Name}},
-		"two":                {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{six, five}, []string{five.Name, six.Name}},
-		"it was":             {cronJob("", lastScheduled(at("05:00:00"))), []*batchv1.Job{five}, nil},
-		"the next was":       {cronJob("", lastScheduled(at("06:00:00"))), []*batchv1.Job{five}, nil},
-		"it is listed":       {cronJob("", listing(five.Name)), []*batchv1.Job{five}, nil},
+		"none was recorded":           {cronJob(""), []*batchv1.Job{five}, []string{five.Name}},
+		"the one before was recorded": {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{five}, []string{five.Name}},
+		"two were not recorded":       {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{six, five}, []string{five.Name, six.Name}},
+		"it was recorded":             {cronJob("", lastScheduled(at("05:00:00"))), []*batchv1.Job{five}, nil},
+		"the next was recorded":       {cronJob("", lastScheduled(at("06:00:00"))), []*batchv1.Job{five}, nil},
+		"it is listed":                {cronJob("", listing(five.Name)), []*batchv1.Job{five}, nil},
 		"CRON-67: it has finished": {
 			cronJob(""), []*batchv1.Job{child(five.Name, createdFor(at("05:00:00")), ended(batchv1.JobFailed, at("05:00:00"), time.Time{}))}, []string{five.Name},
 		},
-		"its time has not come":  {cronJob(""), []*batchv1.Job{child("cj-29455860", createdFor(at("11:00:00")))}, nil},
-		"a copy":                 {cronJob(""), []*batchv1.Job{child("copy", createdFor(at("05:00:00")))}, nil},
-		"without the annotation": {cronJob(""), []*batchv1.Job{child(five.Name)}, nil},
-		"not a time": {cronJob(""), []*batchv1.Job{child(five.Name, func(j *batchv1.Job) {
+		"its time has not come":        {cronJob(""), []*batchv1.Job{child("cj-29455860", createdFor(at("11:00:00")))}, nil},
+		"it is a copy of another name": {cronJob(""), []*batchv1.Job{child("copy", createdFor(at("05:00:00")))}, nil},
+		"it has no annotation":         {cronJob(""), []*batchv1.Job{child(five.Name)}, nil},
+		"its annotation is not a time": {cronJob(""), []*batchv1.Job{child(five.Name, func(j *batchv1.Job) {
 			j.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: "5"}
 		})}, nil},
 	} {

@@ -111,21 +111,13 @@ func (m *model) run() {
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
 		env.Clock = m.wall
 		c := must.Get(newCleaner(env, config{}))(m.t)
-		var passes *simulation.Queue[string]
-		passes = simulation.NewQueue(m.World, func(ctx context.Context, pass string) error {
-			c.pass(ctx, ctx)
-			passes.AddAfter(pass, passPeriod)
-			return nil
-		})
-		passes.Add("pass")
+		passes := simulation.NewPasses(m.World, 0, passPeriod, func(ctx context.Context) { c.pass(ctx, ctx) })
 		return simulation.Instance{Runners: []simulation.Runner{passes}}
 	}
 	m.pace = []int{1, 12}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
-	if m.OneIn(2) {
-		m.Lossy = func(runtime.Object) bool { return true }
-	}
+	m.MayBeLossy(2)
 	m.Play(func() {
 		m.edit()
 		m.Clock.Step(time.Duration(m.Rand.IntN(90)) * time.Minute)

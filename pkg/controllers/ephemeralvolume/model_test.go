@@ -95,13 +95,8 @@ func (m *model) actOnClaim(name string) {
 // others are kubelets, garbage collection and the protection of claims.
 func (m *model) others(all bool) bool {
 	did := m.kubelet.Act(all)
-	if all {
-		for _, c := range simulation.All[*corev1.PersistentVolumeClaim](m.World) {
-			if c.DeletionTimestamp != nil {
-				simulation.Change(m.World, c, func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
-				did = true
-			}
-		}
+	if all && simulation.Release[*corev1.PersistentVolumeClaim](m.World, true) {
+		did = true
 	}
 	return m.CollectGarbage() || did
 }

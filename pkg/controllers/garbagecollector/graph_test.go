@@ -454,7 +454,7 @@ func TestAlternate(t *testing.T) {
 		want       identity
 		found      bool
 	}{
-		"none": {absent: claim("A", "a", "n")},
+		"there are no dependents": {absent: claim("A", "a", "n")},
 		"only the absent one": {
 			dependents: []*node{dependent("a", "A", "n")}, absent: claim("A", "a", "n"),
 		},

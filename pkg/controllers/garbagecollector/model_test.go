@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
@@ -199,9 +198,7 @@ func (m *model) run() {
 		m.create()
 	}
 	m.Start = m.start
-	if m.OneIn(3) {
-		m.Lossy = func(runtime.Object) bool { return true }
-	}
+	m.MayBeLossy(3)
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(2) {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -67,3 +68,5 @@ func (f *fixture) metric(t testing.TB, name string) string {
 	t.Helper()
 	return strings.Join(f.Series(t, name), ", ")
 }
+
+var errBoom = errors.New("boom")

@@ -15,11 +15,11 @@ func TestWorkloadsAndPodGroups(t *testing.T) {
 	workloads := newWorkloadIndex(factory.Workloads().Informer())
 	groups := newPodGroupIndex(factory.PodGroups().Informer())
 	for name, ref := range map[string]*schedulingv1alpha2.TypedLocalObjectReference{
-		"mine":  {APIGroup: "batch", Kind: "Job", Name: "pi"},
-		"group": {APIGroup: "apps", Kind: "Job", Name: "pi"},
-		"kind":  {APIGroup: "batch", Kind: "CronJob", Name: "pi"},
-		"empty": {APIGroup: "batch", Kind: "Job"},
-		"none":  nil,
+		"mine":             {APIGroup: "batch", Kind: "Job", Name: "pi"},
+		"of-another-group": {APIGroup: "apps", Kind: "Job", Name: "pi"},
+		"of-another-kind":  {APIGroup: "batch", Kind: "CronJob", Name: "pi"},
+		"of-no-name":       {APIGroup: "batch", Kind: "Job"},
+		"of-none":          nil,
 	} {
 		w := &schedulingv1alpha2.Workload{ObjectMeta: objectMeta("ns", name), Spec: schedulingv1alpha2.WorkloadSpec{ControllerRef: ref}}
 		if err := factory.Workloads().Informer().GetStore().Add(w); err != nil {
@@ -30,10 +30,10 @@ func TestWorkloadsAndPodGroups(t *testing.T) {
 		t.Errorf("%v, %v", keysOf(got), err)
 	}
 	for name, ref := range map[string]*schedulingv1alpha2.PodGroupTemplateReference{
-		"mine":        {Workload: &schedulingv1alpha2.WorkloadPodGroupTemplateReference{WorkloadName: "w"}},
-		"of nothing":  {},
-		"of no name":  {Workload: &schedulingv1alpha2.WorkloadPodGroupTemplateReference{}},
-		"of no other": nil,
+		"mine":           {Workload: &schedulingv1alpha2.WorkloadPodGroupTemplateReference{WorkloadName: "w"}},
+		"of-no-workload": {},
+		"of-no-name":     {Workload: &schedulingv1alpha2.WorkloadPodGroupTemplateReference{}},
+		"of-none":        nil,
 	} {
 		g := &schedulingv1alpha2.PodGroup{ObjectMeta: objectMeta("ns", name), Spec: schedulingv1alpha2.PodGroupSpec{PodGroupTemplateRef: ref}}
 		if err := factory.PodGroups().Informer().GetStore().Add(g); err != nil {

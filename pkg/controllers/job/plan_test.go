@@ -189,13 +189,13 @@ func TestFailureCountsAreCarriedOn(t *testing.T) {
 		replaced          *corev1.Pod
 		failures, ignored int32
 	}{
-		{"none", nil, 0, 0},
+		{"no pod is replaced", nil, 0, 0},
 		{"the first failure", newPod("p0", failed), 1, 0},
 		{"a further failure", newPod("p1", failed, failedBefore(3), ignored("2")), 4, 2},
 		{"JOB-59: an ignored failure", newPod("p2", exited(6, 0), failedBefore(3), ignored("2")), 3, 3},
-		{"nonsense", newPod("p3", failed, failedBefore(-3), ignored("x")), 1, 0},
-		{"too large", newPod("p4", failed, failedBefore(1<<40), ignored("2147483647")), 1, 2147483647},
-		{"the largest", newPod("p5", failed, failedBefore(2147483647)), 2147483647, 0},
+		{"counts that are nonsense", newPod("p3", failed, failedBefore(-3), ignored("x")), 1, 0},
+		{"a count that is too large", newPod("p4", failed, failedBefore(1<<40), ignored("2147483647")), 1, 2147483647},
+		{"the largest count", newPod("p5", failed, failedBefore(2147483647)), 2147483647, 0},
 	} {
 		if f, i := r.nextCounts(test.replaced); f != test.failures || i != test.ignored {
 			t.Errorf("%s: %d and %d, want %d and %d", test.name, f, i, test.failures, test.ignored)

@@ -200,14 +200,10 @@ func TestWhateverHappensNoTokenInUseIsRetired(t *testing.T) {
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
 			env.Informers = liveScope{env.Informers, w}
 			c := must.Get(newCleaner(env, value(day)))(t)
-			var passes *simulation.Queue[string]
-			passes = simulation.NewQueue(w, func(ctx context.Context, key string) error {
-				passes.AddAfter(key, passPeriod)
+			passes := simulation.NewPasses(w, 0, passPeriod, func(ctx context.Context) {
 				m.began, m.meddled = m.Clock.Now(), false
 				c.pass(ctx, ctx)
-				return nil
 			})
-			passes.Add("pass")
 			return simulation.Instance{Runners: []simulation.Runner{passes}}
 		}
 		w.Create(tracking("2025-12-01"))
@@ -216,9 +212,7 @@ func TestWhateverHappensNoTokenInUseIsRetired(t *testing.T) {
 		}
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
-		if w.OneIn(3) {
-			w.Lossy = func(runtime.Object) bool { return true }
-		}
+		w.MayBeLossy(3)
 		w.Play(func() {
 			if w.OneIn(4) {
 				w.Clock.Step(time.Duration(w.Rand.IntN(20)) * time.Hour)

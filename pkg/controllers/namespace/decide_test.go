@@ -44,7 +44,7 @@ func TestGraceOf(t *testing.T) {
 		since time.Duration
 		want  int64
 	}{
-		"none":                     {nil, 0, 0},
+		"no pods":                  {nil, 0, 0},
 		"longest of the running":   {[]*corev1.Pod{pod(corev1.PodRunning, seconds(5)), pod(corev1.PodPending, seconds(60)), pod("", seconds(30))}, 0, 60},
 		"ended pods do not count":  {[]*corev1.Pod{pod(corev1.PodSucceeded, seconds(90)), pod(corev1.PodFailed, seconds(80)), pod(corev1.PodRunning, seconds(5))}, 0, 5},
 		"grace not set":            {[]*corev1.Pod{pod(corev1.PodRunning, nil)}, 0, 0},
@@ -293,7 +293,7 @@ func TestWithoutOurs(t *testing.T) {
 		"ours alone":            {list{"kubernetes"}, list{}},
 		"others are sorted":     {list{"z", "kubernetes", "a"}, list{"a", "z"}},
 		"duplicates go as well": {list{"a", "kubernetes", "a", "kubernetes"}, list{"a"}},
-		"none":                  {nil, list{}},
+		"no finalizers":         {nil, list{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, withoutOurs(tc.have)); diff != "" {

@@ -44,13 +44,13 @@ func (m *model) run() {
 	}
 	m.Begin()
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]
-	m.Play(func() { m.release(false) }, func() { m.user(); m.user() })
-	m.Settle(2*time.Minute, func() bool { return m.release(true) })
+	m.Play(func() { simulation.Release[*corev1.Node](m.World, false) }, func() { m.user(); m.user() })
+	m.Settle(2*time.Minute, func() bool { return simulation.Release[*corev1.Node](m.World, true) })
 	m.check()
 	for _, node := range simulation.All[*corev1.Node](m.World) {
 		m.Delete(node, nil)
 	}
-	m.Settle(2*time.Minute, func() bool { return m.release(true) })
+	m.Settle(2*time.Minute, func() bool { return simulation.Release[*corev1.Node](m.World, true) })
 	for _, set := range m.c.ranges.sets {
 		if set.used > 0 || len(m.c.ranges.holdings) > 0 {
 			m.t.Errorf("%d blocks of %s are held by nobody: %v", set.used, set.cluster, m.c.ranges.holdings)
@@ -86,17 +86,6 @@ func (m *model) user() {
 	default:
 		simulation.Change(m.World, node, func(n *corev1.Node) { n.Labels = map[string]string{"n": fmt.Sprint(m.Rand.IntN(9))} })
 	}
-}
-
-// release ends the wait of nodes that finalizers hold.
-func (m *model) release(all bool) (did bool) {
-	for _, node := range simulation.All[*corev1.Node](m.World) {
-		if node.DeletionTimestamp != nil && (all || m.OneIn(3)) {
-			simulation.Change(m.World, node, func(n *corev1.Node) { n.Finalizers = nil })
-			did = true
-		}
-	}
-	return did
 }
 
 // validate checks what is written to a node.

@@ -206,14 +206,10 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	if err := c.begin(m.Context()); err != nil {
 		m.t.Fatal(err)
 	}
-	var passes *simulation.Queue[string]
-	passes = simulation.NewQueue(m.World, func(ctx context.Context, key string) error {
-		passes.AddAfter(key, time.Second)
+	passes := simulation.NewPasses(m.World, 0, time.Second, func(ctx context.Context) {
 		c.passIfDue(ctx, ctx)
 		c.grant()
-		return nil
 	})
-	passes.Add("pass")
 	return simulation.Instance{
 		Runners: []simulation.Runner{nodes, marks, podQueue, passes}, HandOver: func() any { return c.HandOver() },
 	}

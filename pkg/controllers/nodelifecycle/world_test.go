@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -241,3 +242,5 @@ func namesOf(objects []runtime.Object) []string {
 }
 
 var podKey = types.NamespacedName{Namespace: "ns", Name: "p"}
+
+var nodesResource = schema.GroupResource{Resource: "nodes"}

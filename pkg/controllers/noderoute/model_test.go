@@ -1,7 +1,6 @@
 package noderoute
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,31 +8,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/util"
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/test/fakecloud"
-	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
+	"kcmd.dev/test/simulation/clouds"
 )
 
 // model is a world with nodes and the routes of a cloud.
 type model struct {
 	*simulation.World
 	t      *testing.T
-	cloud  *fakecloud.Cloud
-	config config
-	hold   *fakecloud.Hold // the calls that are held, nil for none
-	runs   *simulation.Running
+	cloud  *clouds.Cloud
 	ranges int
 	routed map[types.UID]bool // nodes that have a route
 }
-
-var errCloud = errors.New("the cloud is out of order")
 
 // TestWhateverHappensEachNodeHasItsRouteInTheEnd has nodes come, go and come again, calls of the cloud fail or take
 // long, and the controller restarted, while the caches are behind. No node loses its route, and in the end there is one
@@ -44,76 +36,24 @@ func TestWhateverHappensEachNodeHasItsRouteInTheEnd(t *testing.T) {
 		cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
 			c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: watches}
 		})
-		(&model{World: w, t: t, cloud: fakecloud.The(), config: cfg, routed: map[types.UID]bool{}}).run()
+		made := func(env controller.Env) (controller.Controller, error) { return newController(env, cfg) }
+		cloud := clouds.New(t, w, []string{"CreateRoute", "DeleteRoute", "ListRoutes", ""}, made)
+		(&model{World: w, t: t, cloud: cloud, routed: map[types.UID]bool{}}).run()
 	})
 }
 
 func (m *model) run() {
-	m.cloud.Reset()
-	m.cloud.Disturb(m.trouble)
-	m.Start = m.start
-	m.Lossy = func(runtime.Object) bool { return m.OneIn(2) }
 	m.nodes()
-	m.Begin()
-	m.Play(m.others, m.nodes)
-	m.Faulty = false
-	m.Settle(0, nil)
-	m.release()
-	for range 6 {
-		m.Pass(10 * time.Second)
-		m.Drain()
-	}
+	m.cloud.Live(m.others, m.nodes, 6, 10*time.Second)
 	m.check()
-	m.runs.Stop()
-}
-
-func (m *model) start(env controller.Env, _ any) simulation.Instance {
-	if m.runs != nil && m.OneIn(2) {
-		m.runs.Kill()
-	} else if m.runs != nil {
-		m.release()
-		m.runs.Stop()
-	}
-	m.runs = simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
-		return must.Get(newController(env, m.config))(m.t)
-	})
-	return simulation.Instance{}
-}
-
-// trouble is what becomes of a call of the cloud. Like the API server, it answers one at a time.
-func (m *model) trouble(what string) (refused, lost error) {
-	m.Fake.Lock()
-	defer m.Fake.Unlock()
-	if m.Faulty {
-		switch m.Rand.IntN(8) {
-		case 0:
-			refused = errCloud
-		case 1:
-			lost = errCloud
-		}
-	}
-	m.Note("cloud: %s -> %v, %v", what, refused, lost)
-	return refused, lost
-}
-
-func (m *model) release() {
-	if m.hold != nil {
-		m.hold.Release()
-		m.hold = nil
-		m.Pass(0)
-	}
+	m.cloud.Stop()
 }
 
 func (m *model) others() {
-	switch m.Rand.IntN(3) {
-	case 0:
+	if m.OneIn(3) {
 		m.nodes()
-	case 1:
-		if m.hold == nil {
-			m.hold = m.cloud.Hold([]string{"CreateRoute", "DeleteRoute", "ListRoutes", ""}[m.Rand.IntN(4)])
-		}
-	case 2:
-		m.release()
+	} else {
+		m.cloud.Meddle()
 	}
 	m.observe()
 }

@@ -39,29 +39,14 @@ func (m *model) edit() {
 	case m.OneIn(3):
 		m.Delete(r, nil)
 	case m.OneIn(2):
-		m.release(r)
+		m.Note("%s/%s is released", namespace, name)
+		simulation.Change(m.World, r, func(r *certificatesv1beta1.PodCertificateRequest) { r.Finalizers = nil })
 	default:
 		m.Note("%s/%s is issued", namespace, name)
 		simulation.Change(m.World, r, func(r *certificatesv1beta1.PodCertificateRequest) {
 			r.Status.Conditions = []metav1.Condition{{Type: "Issued", Status: metav1.ConditionTrue}}
 		})
 	}
-}
-
-func (m *model) release(r *certificatesv1beta1.PodCertificateRequest) {
-	m.Note("%s/%s is released", r.Namespace, r.Name)
-	simulation.Change(m.World, r, func(r *certificatesv1beta1.PodCertificateRequest) { r.Finalizers = nil })
-}
-
-// releaseAll removes what holds requests that are being deleted.
-func (m *model) releaseAll() (did bool) {
-	for _, r := range simulation.All[*certificatesv1beta1.PodCertificateRequest](m.World) {
-		if r.DeletionTimestamp != nil {
-			m.release(r)
-			did = true
-		}
-	}
-	return did
 }
 
 // TestWhateverHappensOldRequestsGoAndOthersStay has requests created, issued, deleted and created again, the clock of
@@ -81,20 +66,12 @@ func (m *model) run() {
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
 		env.Clock = m.wall
 		c := must.Get(newCleaner(env, config{}))(m.t)
-		var passes *simulation.Queue[string]
-		passes = simulation.NewQueue(m.World, func(ctx context.Context, pass string) error {
-			c.pass(ctx, ctx)
-			passes.AddAfter(pass, passPeriod)
-			return nil
-		})
-		passes.Add("pass")
+		passes := simulation.NewPasses(m.World, 0, passPeriod, func(ctx context.Context) { c.pass(ctx, ctx) })
 		return simulation.Instance{Runners: []simulation.Runner{passes}}
 	}
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
-	if m.OneIn(2) {
-		m.Lossy = func(runtime.Object) bool { return true }
-	}
+	m.MayBeLossy(2)
 	m.Play(func() {
 		m.edit()
 		m.Clock.Step(time.Duration(m.Rand.IntN(90)) * time.Second)
@@ -104,7 +81,9 @@ func (m *model) run() {
 	})
 	m.wall.Ahead = 0
 	m.Note("the clock is right")
-	m.Settle(passPeriod, m.releaseAll)
+	m.Settle(passPeriod, func() bool {
+		return simulation.Release[*certificatesv1beta1.PodCertificateRequest](m.World, true)
+	})
 	for _, r := range simulation.All[*certificatesv1beta1.PodCertificateRequest](m.World) {
 		if m.Clock.Since(r.CreationTimestamp.Time) >= 15*time.Minute+passPeriod {
 			m.t.Errorf("%s/%s of %v is left at %v", r.Namespace, r.Name, r.CreationTimestamp, m.Clock.Now())

@@ -132,13 +132,7 @@ func (m *model) run() {
 		if left != nil {
 			gc.quarantine.takeOver(left.(handover), m.Clock.Now())
 		}
-		var passes *simulation.Queue[string]
-		passes = simulation.NewQueue(m.World, func(ctx context.Context, pass string) error {
-			gc.pass(ctx, ctx)
-			passes.AddAfter(pass, passPeriod)
-			return nil
-		})
-		passes.Add("pass")
+		passes := simulation.NewPasses(m.World, 0, passPeriod, func(ctx context.Context) { gc.pass(ctx, ctx) })
 		return simulation.Instance{Runners: []simulation.Runner{passes}, HandOver: func() any { return gc.HandOver() }}
 	}
 	m.Validate = m.validate

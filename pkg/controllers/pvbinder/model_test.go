@@ -155,13 +155,7 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 	volumes := simulation.NewQueue(m.World, func(ctx context.Context, name string) error {
 		return m.finished(c, func() error { return c.reconcileVolume(ctx, name) })
 	})
-	var passes *simulation.Queue[string]
-	passes = simulation.NewQueue(m.World, func(ctx context.Context, key string) error {
-		c.resync(ctx, ctx)
-		passes.AddAfter(key, c.syncPeriod)
-		return nil
-	})
-	passes.AddAfter("pass", c.syncPeriod)
+	passes := simulation.NewPasses(m.World, c.syncPeriod, c.syncPeriod, func(ctx context.Context) { c.resync(ctx, ctx) })
 	c.claimQueue, c.volumeQueue = claims, volumes
 	m.SyncHandlers()
 	c.operations.begin(m.Context(), m.Context())

@@ -87,13 +87,8 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 	if left != nil {
 		c.takeOver(left.(handover))
 	}
-	var passes, resyncs *simulation.Queue[string]
-	passes = simulation.NewQueue(m.World, func(ctx context.Context, _ string) error {
-		c.recalculate(ctx, ctx)
-		passes.AddAfter("pass", c.period)
-		return nil
-	})
-	passes.Add("pass")
+	passes := simulation.NewPasses(m.World, 0, c.period, func(ctx context.Context) { c.recalculate(ctx, ctx) })
+	var resyncs *simulation.Queue[string]
 	var added []*monitor
 	var until time.Time
 	resyncs = simulation.NewQueue(m.World, func(ctx context.Context, _ string) error {

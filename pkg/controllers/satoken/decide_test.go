@@ -5,43 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
-
-const testNamespace = "ns"
-
-func account(name string, uid types.UID, references ...string) *corev1.ServiceAccount {
-	a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, UID: uid, ResourceVersion: "1"}}
-	for _, name := range references {
-		a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: name})
-	}
-	return a
-}
-
-// secret is a token Secret that names account sa, with the UID if it is not empty.
-func secret(name string, accountUID string, changes ...func(*corev1.Secret)) *corev1.Secret {
-	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: name, UID: types.UID(name + "-uid"), ResourceVersion: "1",
-			Annotations: map[string]string{corev1.ServiceAccountNameKey: "sa"},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-	}
-	if accountUID != "" {
-		s.Annotations[corev1.ServiceAccountUIDKey] = accountUID
-	}
-	for _, change := range changes {
-		change(s)
-	}
-	return s
-}
-
-func withData(ca, namespace, token string) func(*corev1.Secret) {
-	return func(s *corev1.Secret) {
-		s.Data = map[string][]byte{"ca.crt": []byte(ca), "namespace": []byte(namespace), "token": []byte(token)}
-	}
-}
 
 func TestKeys(t *testing.T) {
 	got := secretKey(secret("s", "u1"))
@@ -101,8 +65,8 @@ func TestNeedsOf(t *testing.T) {
 		ca     string
 		want   needs
 	}{
-		"nothing":                       {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
-		"everything":                    {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
+		"nothing is lacking":            {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
+		"everything is lacking":         {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
 		"other CA":                      {secret("s", "u1", withData("old", "ns", "t")), "ca", needs{ca: true}},
 		"no CA configured":              {secret("s", "u1", withData("old", "ns", "t")), "", needs{}},
 		"SAT-11: no CA at all":          {secret("s", "u1"), "", needs{namespace: true, token: true}},

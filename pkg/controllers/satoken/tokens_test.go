@@ -181,7 +181,7 @@ func TestLoadSigner(t *testing.T) {
 		"first block that parses wins": {append(block("RSA PRIVATE KEY", []byte("x")), block("PRIVATE KEY", pkcs8)...), false},
 		"unsupported key":              {block("PRIVATE KEY", unsupported), true},
 		"no key":                       {[]byte("junk"), true},
-		"empty":                        {nil, true},
+		"an empty file":                {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tc.content)

@@ -66,29 +66,14 @@ func (m *model) edit() {
 		m.shape(s)
 		m.Create(s)
 	case len(s.Finalizers) > 0 && m.OneIn(2):
-		m.release(s)
+		m.Note("%s is released", name)
+		simulation.Change(m.World, s, func(s *corev1.Secret) { s.Finalizers = nil })
 	case m.OneIn(2):
 		m.Delete(s, nil)
 	default:
 		m.Note("%s is changed", name)
 		simulation.Change(m.World, s, m.shape)
 	}
-}
-
-func (m *model) release(s *corev1.Secret) {
-	m.Note("%s is released", s.Name)
-	simulation.Change(m.World, s, func(s *corev1.Secret) { s.Finalizers = nil })
-}
-
-// releaseAll removes what holds tokens that are being deleted.
-func (m *model) releaseAll() (did bool) {
-	for _, s := range simulation.All[*corev1.Secret](m.World) {
-		if s.DeletionTimestamp != nil {
-			m.release(s)
-			did = true
-		}
-	}
-	return did
 }
 
 // answer has a webhook answer a deletion now and then as the API server itself would, though nothing has changed.
@@ -124,9 +109,7 @@ func (m *model) run() {
 	}
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
-	if m.OneIn(2) {
-		m.Lossy = func(runtime.Object) bool { return true }
-	}
+	m.MayBeLossy(2)
 	m.Play(m.edit, func() {
 		m.wall.Ahead = time.Duration(m.Rand.IntN(3)-2) * time.Hour
 		m.Note("the clock is set to %v", m.wall.Now())
@@ -137,7 +120,7 @@ func (m *model) run() {
 	}
 	m.wall.Ahead = 0
 	m.Note("the clock is right")
-	m.Settle(10*time.Minute, m.releaseAll)
+	m.Settle(10*time.Minute, func() bool { return simulation.Release[*corev1.Secret](m.World, true) })
 	for _, s := range simulation.All[*corev1.Secret](m.World) {
 		if s.Type == bootstrapapi.SecretTypeBootstrapToken && isOver(s, m.Clock.Now()) {
 			m.t.Errorf("%s is left: %s", s.Name, s.Data)

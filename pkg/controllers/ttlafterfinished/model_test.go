@@ -98,9 +98,7 @@ func TestWhateverHappensAJobLivesForItsTime(t *testing.T) {
 		}
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
-		if w.OneIn(3) {
-			w.Lossy = func(runtime.Object) bool { return true }
-		}
+		w.MayBeLossy(3)
 		w.Play(func() {
 			m.run()
 			if w.OneIn(3) {

@@ -1,0 +1,166 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/controllertest"
+)
+
+// Pins GC-54 and GC-101.
+func TestOrphaning(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"an error": errors.New("boom"),
+		"a webhook says that the dependent does not exist": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child"),
+	} {
+		t.Run(name, func(t *testing.T) { testOrphaning(t, refusal) })
+	}
+}
+
+func testOrphaning(t *testing.T, refusal error) {
+	parent := typed(configMaps, object("a", "parent", deleted(orphan)))
+	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+	lostChild := object("a", "lost", owner("ConfigMap", "parent"))
+	w := newWorld(t, parent, child)
+	for _, change := range []*change{added(secrets, child), added(secrets, lostChild), added(configMaps, parent)} {
+		w.graph.apply(change)
+	}
+	fails := true
+	w.server.PrependReactor("patch", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if name := a.(clienttesting.PatchAction).GetName(); name == "child" && fails {
+			return true, nil, refusal
+		}
+		return false, nil, nil
+	})
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err == nil {
+		t.Error("the failure is not reported")
+	}
+	if slices.ContainsFunc(w.writes(), func(s string) bool { return strings.HasPrefix(s, "patch parent") }) {
+		t.Error("the owner was released before its dependents")
+	}
+	fails = false
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err != nil {
+		t.Errorf("a dependent that is gone stops it: %v", err)
+	}
+	if last := w.writes(); last[len(last)-1] != `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}` {
+		t.Errorf("the last write is %s", last[len(last)-1])
+	}
+}
+
+// Pins GC-52.
+func TestFinalizerConflicts(t *testing.T) {
+	parent := typed(configMaps, object("a", "parent", deleted(foreground)))
+	w := newWorld(t, parent)
+	w.graph.apply(added(configMaps, parent))
+	w.server.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "parent", errors.New("changed"))
+	})
+	err := w.attemptToDelete(t.Context(), w.node("parent"))
+	want := "updateMaxRetries(4) has reached. The garbage collector will retry later for owner [v1/ConfigMap, namespace: a, name: parent, uid: parent]"
+	if err == nil || err.Error() != want || len(w.writes()) != 4 {
+		t.Errorf("after %d writes: %v", len(w.writes()), err)
+	}
+}
+
+// A finalizer is removed from the state in the cache, and only if that is outdated from one that is read.
+// Pins GC-99.
+func TestFinalizersAreRemovedWithoutARead(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "parent", errors.New("changed"))
+	for name, tc := range map[string]struct {
+		first error // of the first patch
+		want  []string
+	}{
+		"the cache is up to date": {nil, []string{"patch"}},
+		"the cache is behind":     {conflict, []string{"patch", "get", "patch"}},
+		"it is gone":              {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "parent"), []string{"patch", "get"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, typed(configMaps, object("a", "parent", deleted("x", foreground))))
+			var refused atomic.Bool
+			w.server.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if apierrors.IsNotFound(tc.first) {
+					_ = w.server.Tracker().Delete(configMaps.resource, "a", "parent")
+				}
+				return tc.first != nil && refused.CompareAndSwap(false, true), nil, tc.first
+			})
+			w.env.Run(t, w.collector)
+			w.settle(t)
+			var got []string
+			controllertest.Eventually(t, "the finalizer is removed", func() bool {
+				got = nil
+				for _, action := range w.server.Actions() {
+					if verb := action.GetVerb(); verb != "list" && verb != "watch" {
+						got = append(got, verb)
+					}
+				}
+				return len(got) >= len(tc.want)
+			})
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("the requests are %q, want %q", got, tc.want)
+			}
+			for _, write := range w.writes() {
+				if want := `patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`; write != want {
+					t.Errorf("the write is %s, want %s", write, want)
+				}
+			}
+		})
+	}
+}
+
+// The finalizer was removed, and a second request to delete the object has brought it back. The watch was interrupted
+// meanwhile, so that both are one update, in which nothing seems to have changed.
+//
+// Pins GC-107.
+func TestAFinalizerThatComesBackUnseen(t *testing.T) {
+	again := func(m *metav1.ObjectMeta) { m.ResourceVersion = "3" }
+	for name, tc := range map[string]struct {
+		finalizer string
+		try       func(*world, context.Context, *node) error
+		want      string
+	}{
+		"GC-107: foreground": {foreground, func(w *world, ctx context.Context, n *node) error {
+			return w.attemptToDelete(ctx, n)
+		}, "attempt ConfigMap a/parent"},
+		"GC-107: orphan": {orphan, func(w *world, ctx context.Context, n *node) error {
+			return w.attemptToOrphan(ctx, n)
+		}, "orphan ConfigMap a/parent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := typed(configMaps, object("a", "parent", deleted("x", tc.finalizer)))
+			w := newWorld(t, before)
+			w.graph.apply(added(configMaps, before))
+			var got string
+			m := newMonitors(w.Informers, w.Clock, w.graph.knows, func(c *change) { got += told(w.graph.apply(c)) })
+			if err := tc.try(w, t.Context(), w.node("parent")); err != nil {
+				t.Fatal(err)
+			}
+			if writes := w.writes(); len(writes) != 1 {
+				t.Fatalf("the writes are %q", writes)
+			}
+			back := object("a", "parent", deleted("x", tc.finalizer), again)
+			handler{m, configMaps}.OnUpdate(before, back)
+			if got != tc.want {
+				t.Errorf("the update has %q done, want %q", got, tc.want)
+			}
+			got = ""
+			handler{m, configMaps}.OnUpdate(back, object("a", "parent", deleted("x")))
+			handler{m, configMaps}.OnUpdate(object("a", "parent", deleted("x")), object("a", "parent", deleted("x"), again))
+			if got != "" {
+				t.Errorf("without the finalizer, %q is done", got)
+			}
+			if !w.graph.knows(back) {
+				t.Error("updates that change nothing are still looked at")
+			}
+		})
+	}
+}
