@@ -70,10 +70,8 @@ func (s *scope) Filtered(controller.Filter) informers.SharedInformerFactory { re
 
 // AnyFor implements controller.Scope. An informer that it makes may not have listed yet, or begin with an older state.
 func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	for _, partial := range []bool{true, false} {
-		if i, ok := s.w.informers[cached{resource, partial}]; ok {
-			return generic{informer: i}, nil
-		}
+	if i, ok := s.w.anyInformer(resource); ok {
+		return generic{informer: i}, nil
 	}
 	i := s.ofMetadata(resource)
 	switch s.w.Rand.IntN(3) {
@@ -83,6 +81,16 @@ func (s *scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericI
 		i.listOlder()
 	}
 	return generic{informer: i}, nil
+}
+
+// anyInformer returns the informer that there is of a resource, that of the metadata if there are two.
+func (w *World) anyInformer(resource schema.GroupVersionResource) (*informer, bool) {
+	for _, partial := range []bool{true, false} {
+		if i, ok := w.informers[cached{resource, partial}]; ok {
+			return i, true
+		}
+	}
+	return nil, false
 }
 
 // MetadataFor implements controller.Scope.

@@ -32,7 +32,7 @@ func (w *World) EncodingOf(object metav1.Object) string { return w.server.encode
 // whether the cache is newer then.
 func (w *World) Bookmark(object runtime.Object) bool {
 	resource, _ := kindOf(object)
-	i, ok := w.informers[cached{resource, false}]
+	i, ok := w.anyInformer(resource)
 	now := strconv.Itoa(w.server.version)
 	if !ok || i.isBehind() || i.GetStore().LastStoreSyncResourceVersion() == now {
 		return false
