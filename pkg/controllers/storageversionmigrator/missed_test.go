@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 )
 
@@ -170,27 +170,18 @@ func TestAListThatIsBehindIsRepeatedAfterASecond(t *testing.T) {
 		page.ResourceVersion = at
 		return page, nil
 	})
-	var again recorded
-	w.c.migratorQueue = &again
+	controllertest.Eventually(t, "the handler has seen the migration", func() bool { return w.c.migrator.Inspect().Depth == 1 })
+	again := &controllertest.Queue[string]{}
+	w.c.migratorQueue = again
 	must.Succeed(t, w.c.migrate(w.Context(), "m"))
-	if want := []string{"m after 1s"}; !slices.Equal(again.keys, want) {
-		t.Errorf("enqueued %q", again.keys)
+	if delay := again.TakeDelay("m"); delay != time.Second {
+		t.Errorf("it is tried again after %v", delay)
 	}
 	at = "100"
 	must.Succeed(t, w.c.migrate(w.Context(), "m"))
 	if got := w.patched(); !slices.Equal(got, []string{"ns/a", "ns/b", "ns/c"}) {
 		t.Errorf("patched %q", got)
 	}
-}
-
-// recorded is a queue that records what is enqueued with a delay.
-type recorded struct {
-	reconcile.Queue[string]
-	keys []string
-}
-
-func (r *recorded) AddAfter(key string, delay time.Duration) {
-	r.keys = append(r.keys, fmt.Sprint(key, " after ", delay))
 }
 
 // An error, and a restart of the controller, cost no second request for an object that does not change. Pins SVM-72.
