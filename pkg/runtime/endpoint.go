@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/serving"
@@ -40,25 +41,27 @@ func (r *Runtime) endpointFileChanged(ctx context.Context, change source.Change)
 // renewReviews has requests reviewed with the kubeconfigs for that as they are now. If they cannot be used, the endpoint
 // does not change, and what they name is watched: it may come after them.
 func (r *Runtime) renewReviews(ctx context.Context) {
-	was, failure := r.rotation.reviews, ""
+	was, failure := r.rotation.reviewsFailure, ""
 	renewed, err := r.server.Renew(ctx)
 	if err == nil {
 		renewed.Commit(ctx)
 	} else if failure = err.Error(); failure != was {
-		klog.FromContext(ctx).Error(err, "The kubeconfig for reviews of requests has changed and cannot be used; the previous one stays in use",
+		klog.FromContext(ctx).Error(err, "The kubeconfig for reviews of requests has changed, and the endpoint cannot be renewed with it; the previous one stays in use",
 			"files", serving.ReviewFiles(r.document.Config.Serving))
 	}
-	if r.rotation.reviews = failure; failure != was {
+	r.rotation.reviewsFailure = failure
+	if failure != "" || was != "" { // they may name other files now
 		r.watchFiles()
 	}
 }
 
-// awaitedByReviews are the files that the kubeconfigs for reviews name, while these cannot be used.
+// awaitedByReviews are the files that can be the reason why kubeconfigs for reviews cannot be used, as long as that is
+// so: those that they name, and the others of the endpoint, such as its certificate.
 func (r *Runtime) awaitedByReviews() []string {
-	if r.rotation.reviews == "" {
+	if r.rotation.reviewsFailure == "" {
 		return nil
 	}
-	var paths []string
+	paths := named.Files(r.document.Config)
 	for _, kubeconfig := range serving.ReviewFiles(r.document.Config.Serving) {
 		// Even if loading fails, the files that were found are known.
 		access, _ := clients.LoadAccess(clients.Source{Kubeconfig: kubeconfig}, r.options.Clock.Now())

@@ -39,14 +39,15 @@ import (
 //     is tried again when a proof succeeds. Whatever else may be the reason, such as a port in
 //     use, it is tried again every ten minutes.
 //  5. Kubeconfigs for reviews of requests that cannot be used change nothing, and are tried again when any
-//     file changes that the process reads, or that they name.
+//     file changes that the configuration or they name. An edit of the endpoint reads them itself.
 type rotation struct {
 	rejected *rejected         // waits for its files
 	judged   *rejected         // the newest that was checked
 	edit     retry             // of the configuration that was rejected
 	access   retry             // of credentials for another server or user
 	endpoint map[string]string // states of the files of the endpoint, which the configuration in force names
-	reviews  string            // why the kubeconfigs for reviews, which have changed, cannot be used; empty if they are
+	// reviewsFailure is why the kubeconfigs for reviews, which have changed, cannot be used; empty if they can.
+	reviewsFailure string
 }
 
 // rejected is a configuration that waits for its files.
@@ -89,7 +90,8 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 	}
 	if slices.Contains(endpointFiles(r.document.Config), change.Path) && r.rotation.news(change) {
 		r.endpointFileChanged(ctx, change)
-	} else if r.rotation.reviews != "" {
+	}
+	if r.rotation.reviewsFailure != "" && !slices.Contains(serving.ReviewFiles(r.document.Config.Serving), change.Path) {
 		r.renewReviews(ctx)
 	}
 }

@@ -194,7 +194,13 @@ func (t *transaction) endpoint(ctx context.Context) (step, error) {
 		}
 		return step{}, t.blame(field, err)
 	}
-	return step{commit: change.Commit, discard: change.Discard}, nil
+	if !t.first && reflect.DeepEqual(t.effective().Serving, plan.Effective(t.was.document.Config).Serving) {
+		return step{commit: change.Commit, discard: change.Discard}, nil
+	}
+	return step{discard: change.Discard, commit: func(ctx context.Context) {
+		t.process.rotation.reviewsFailure = "" // the kubeconfigs have just been read
+		change.Commit(ctx)
+	}}, nil
 }
 
 // connect makes another connection if needed. Everything that runs depends on it, so it is
@@ -249,8 +255,8 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	// the change.
 	t.process.leadership.TakeTerms(ctx)
 	c, l := t.next.document.Config, t.process.leadership
-	enabled := func(lock string) []string { return enabledUnder(lock, c, t.process.options.Descriptors) }
-	locks, err := l.Prepare(t.next.connection, c, enabled)
+	namesUnder := func(lock string) []string { return enabledUnder(lock, c, t.process.options.Descriptors) }
+	locks, err := l.Prepare(t.next.connection, c, namesUnder)
 	if err != nil {
 		return step{}, err
 	}
@@ -264,7 +270,7 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	t.next.locks = locks
 	return step{discard: func() { l.Discard(locks) }, commit: func(ctx context.Context) {
 		t.did.leases = leaseActions(l.Locks(), locks)
-		l.Adopt(ctx, locks, c, enabled)
+		l.Adopt(ctx, locks, c, namesUnder)
 		l.SetTimings(c.LeaderElection)
 	}}, nil
 }

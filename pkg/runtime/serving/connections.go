@@ -50,6 +50,19 @@ type conn struct {
 	answering atomic.Int32
 }
 
+// beginAnswer counts a request, unless there are too many.
+func (c *conn) beginAnswer() bool {
+	for {
+		now := c.answering.Load()
+		if now >= maxParallel {
+			return false
+		}
+		if c.answering.CompareAndSwap(now, now+1) {
+			return true
+		}
+	}
+}
+
 func newConnections(limit int, m *Metrics) *connections {
 	return &connections{limit: limit, metrics: m, strangers: map[string][]*conn{}}
 }

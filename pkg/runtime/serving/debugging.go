@@ -19,7 +19,7 @@ const whyPath = "/debug/why"
 
 func (c Content) installDebugging(m *mux.PathRecorderMux, s v1beta1.Serving) {
 	m.HandlePrefix(debugPrefix, http.HandlerFunc(c.serveController))
-	readable{m}.Handle(whyPath, c.Why)
+	readable{m}.Handle(whyPath, within(scrapeTimeout, c.Why))
 	if !*s.Profiling {
 		return
 	}

@@ -19,6 +19,8 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout closes a connection without requests. It is that of Go's clients.
 	idleTimeout = 90 * time.Second
+	// stalledTimeout closes a connection of HTTP/2 to which no byte could be sent for so long: its client does not read.
+	stalledTimeout = time.Minute
 	// maxHeaderBytes is the largest header, in bytes: tokens are a few thousand.
 	maxHeaderBytes = 64 << 10
 	// streamBuffer is what a connection of HTTP/2 may send before somebody reads it, in
@@ -57,6 +59,7 @@ func newHTTPServer(handler http.Handler, in *server.SecureServingInfo) *http.Ser
 			MaxReceiveBufferPerStream:     streamBuffer,
 			MaxReadFrameSize:              frameSize,
 			SendPingTimeout:               idleTimeout,
+			WriteByteTimeout:              stalledTimeout,
 		},
 	}
 	s.Protocols.SetHTTP1(true)

@@ -15,8 +15,11 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/test/must"
 )
 
 // unread sends many requests for health on a connection of HTTP/2, and permits no byte of a body to be sent back.
@@ -76,6 +79,46 @@ func TestWhoReadsNoResponseHasFewRequestsKept(t *testing.T) {
 	})
 	t.Logf("%d KiB and %d goroutines more", (int64(heap())-int64(memory))>>10, goruntime.NumGoroutine()-threads)
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
+}
+
+// A client that reads nothing at all holds what is being sent to it for a while only. Pins MGR-230.
+func TestAConnectionThatNobodyReadsIsClosed(t *testing.T) {
+	ended := make(chan error, 1)
+	s := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := make([]byte, 1<<20); ; {
+			if _, err := w.Write(chunk); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}), &server.SecureServingInfo{})
+	if s.HTTP2.WriteByteTimeout != stalledTimeout {
+		t.Errorf("a connection is closed after %v, want %v", s.HTTP2.WriteByteTimeout, stalledTimeout)
+	}
+	s.HTTP2.WriteByteTimeout = 100 * time.Millisecond
+	test := httptest.NewUnstartedServer(nil)
+	test.Config, test.EnableHTTP2 = s, true
+	test.StartTLS()
+	t.Cleanup(test.Close)
+
+	conn := must.Get((&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", test.Listener.Addr().String()))(t)
+	t.Cleanup(func() { _ = conn.Close() })
+	var sent, fields bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	frames, encoder := http2.NewFramer(&sent, nil), hpack.NewEncoder(&fields)
+	const window = 1<<31 - 1
+	must.Succeed(t, frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	must.Succeed(t, frames.WriteWindowUpdate(0, window-1<<16))
+	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "x"}, {":path", "/"}} {
+		must.Succeed(t, encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
+	}
+	must.Succeed(t, frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: fields.Bytes(), EndStream: true, EndHeaders: true}))
+	must.Get(conn.Write(sent.Bytes()))(t)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the response is still being sent")
+	}
 }
 
 // Pins MGR-230.

@@ -97,13 +97,13 @@ func (s *strangers) parallel(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		defer c.answering.Add(-1)
-		if c.answering.Add(1) > maxParallel {
+		if !c.beginAnswer() {
 			s.metrics.turnedAway.WithLabelValues(tooManyRequests).Inc()
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests) // without a body, which would have to be read
 			return
 		}
+		defer c.answering.Add(-1)
 		next.ServeHTTP(w, r)
 		_ = http.NewResponseController(w).Flush() // an error means that the client is gone
 	})
