@@ -78,8 +78,8 @@ func anyRunning(all []*corev1.Pod) bool {
 }
 
 // confirmShutdown reports whether the API server, too, has no old ReplicaSet that has or may be given pods, and no pod
-// of one that may be running. The cache may lack both. They are listed once per rollout: right before the new
-// ReplicaSet gets its first pods.
+// of one that may be running. The cache may lack such ReplicaSets and pods. Both are listed whenever the new ReplicaSet
+// is about to go from no replicas to some.
 func (r *reconciliation) confirmShutdown(ctx context.Context) (bool, error) {
 	if !startsPods(r.d, r.sets) {
 		return true, nil
@@ -103,18 +103,27 @@ func (r *reconciliation) confirmShutdown(ctx context.Context) (bool, error) {
 	}
 	klog.FromContext(ctx).Info("Not recreating the pods of a Deployment yet: the cache does not show what still runs of it",
 		"deployment", klog.KObj(r.stored), "running", klog.KObj(still))
-	return false, nil
+	if rs, ok := still.(*appsv1.ReplicaSet); ok && isUnseen(r.d, rs) {
+		_, err = r.resize(ctx, scaleToZero([]*appsv1.ReplicaSet{rs})) // nobody else would, and the event shows it
+	}
+	return false, err
 }
 
-// startsPods reports whether the new ReplicaSet, which has no pods, is to get some beside others that may exist. A
-// Deployment in its first generation has never had another template.
+// isUnseen reports whether a ReplicaSet that the cache does not show as it is is an old one, which the Deployment has to
+// scale down. One without a controller is adopted first.
+func isUnseen(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(rs, d) && rs.DeletionTimestamp == nil && !sameTemplate(&rs.Spec.Template, &d.Spec.Template)
+}
+
+// startsPods reports whether the new ReplicaSet is to go from no replicas to some beside other ReplicaSets that may
+// exist. A Deployment in its first generation has had no other template; it can only adopt ReplicaSets.
 func startsPods(d *appsv1.Deployment, sets replicaSets) bool {
 	isNew := d.Generation == 1 && len(sets.all()) == 0
 	return !isNew && replicasOf(d) > 0 && (sets.current == nil || sizeOf(sets.current) == 0)
 }
 
 // running returns an old ReplicaSet that has or may be given pods, or a pod of one that may be running, as the API
-// server has them; nil if there is none.
+// server has them; nil if there is none. Old is also one that the Deployment has not adopted yet.
 func running(d *appsv1.Deployment, sets replicaSets, liveSets []appsv1.ReplicaSet, livePods []corev1.Pod) klog.KMetadata {
 	old := map[types.UID]bool{}
 	for _, rs := range sets.old {
@@ -122,7 +131,9 @@ func running(d *appsv1.Deployment, sets replicaSets, liveSets []appsv1.ReplicaSe
 	}
 	for i := range liveSets {
 		rs := &liveSets[i]
-		if !metav1.IsControlledBy(rs, d) || sets.current != nil && sets.current.UID == rs.UID {
+		owner := metav1.GetControllerOfNoCopy(rs)
+		isOwn := owner != nil && owner.UID == d.UID || owner == nil && rs.DeletionTimestamp == nil
+		if !isOwn || sets.current != nil && sets.current.UID == rs.UID {
 			continue
 		}
 		if sizeOf(rs) > 0 || mayHavePods(rs) {

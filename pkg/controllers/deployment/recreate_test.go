@@ -7,13 +7,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
-func edited(d *appsv1.Deployment) { d.Generation = 2 }
+func edited(d *appsv1.Deployment)   { d.Generation = 2 }
+func unowned(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
+func isDeleted(rs *appsv1.ReplicaSet) {
+	rs.DeletionTimestamp = &metav1.Time{Time: controllertest.Epoch}
+}
 
 // Pins DEP-72.
 func TestWhatRunsAlthoughTheCacheDoesNotShowIt(t *testing.T) {
@@ -41,6 +46,8 @@ func TestWhatRunsAlthoughTheCacheDoesNotShowIt(t *testing.T) {
 		"an unknown one with pods":            {currentAnd(current), []appsv1.ReplicaSet{*makeSet(3, 0, observed(1, 1, 1))}, nil, "web-3"},
 		"an unknown one that was scaled down": {currentAnd(current), []appsv1.ReplicaSet{*makeSet(3, 0, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 })}, nil, "web-3"},
 		"the new one with replicas":           {currentAnd(current), []appsv1.ReplicaSet{*makeSet(2, 3)}, nil, ""},
+		"one that is not adopted yet":         {oldOf(old), []appsv1.ReplicaSet{*makeSet(3, 1, unowned)}, nil, "web-3"},
+		"an orphan that is being deleted":     {oldOf(old), []appsv1.ReplicaSet{*makeSet(3, 1, unowned, isDeleted)}, nil, ""},
 		"an old one that was scaled up":       {oldOf(old), []appsv1.ReplicaSet{*makeSet(1, 3)}, nil, "web-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +84,26 @@ func TestRecreateWaitsForOldPodsThatTheCacheLacks(t *testing.T) {
 			if rs := h.set(t, hashName(h.deployment(t))); sizeOf(rs) != 3 {
 				t.Errorf("the new ReplicaSet has %d", sizeOf(rs))
 			}
+		})
+	}
+}
+
+// Nobody else would scale down a ReplicaSet that the cache lacks, and no event come. Pins DEP-72.
+func TestRecreateScalesDownAnOldReplicaSetThatTheCacheLacks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lacks *appsv1.ReplicaSet
+		want  []string
+	}{
+		"an old one":              {makeSet(1, 3), []string{"list replicasets", "list pods", "update replicasets", "update deployments/status"}},
+		"the new one":             {makeSet(2, 3), []string{"list replicasets", "list pods", "update deployments/status"}},
+		"one that is not adopted": {makeSet(1, 3, unowned), []string{"list replicasets", "list pods", "update deployments/status"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(3, recreating, image("v2"), edited), tc.lacks)
+			h.CatchUp(t)
+			h.Uncache(t, tc.lacks)
+			h.MustReconcile(t)
+			h.WantRequests(t, tc.want...)
 		})
 	}
 }

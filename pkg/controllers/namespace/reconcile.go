@@ -30,7 +30,8 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 		return err
 	}
 	if _, known := c.memory.recall(ns); !known { // the cache still shows one before it
-		c.observe(reconcile.Fresh, ns)
+		c.memory.observe(ns, c.Clock.Now())
+		c.queue.AddAfter(name, settleTime)
 		return nil
 	}
 	ns, estimate, err := c.empty(ctx, ns)

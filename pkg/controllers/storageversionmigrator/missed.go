@@ -38,16 +38,17 @@ func (c *migrationController) missed(
 ) ([]metav1.Object, error) {
 	var all []metav1.Object
 	unchanged := func(object types.UID) bool { return c.progress.isUnchanged(migration, object) }
-	options := metav1.ListOptions{Limit: pageSize}
+	options, resumed := metav1.ListOptions{Limit: pageSize}, false
 	for {
 		if c.isStopping(ctx) {
 			return nil, errStopped
 		}
 		page, err := c.Metadata.Resource(resource).List(ctx, options)
-		if next := resumption(err); next != "" && next != options.Continue {
-			options.Continue = next
+		if next := resumption(err); next != "" && !resumed {
+			options.Continue, resumed = next, true
 			continue
 		}
+		resumed = false
 		if err != nil {
 			return nil, fmt.Errorf("listing what is left of %s: %w", resource, err)
 		}

@@ -99,6 +99,7 @@ func TestWhatTheCacheHasMissedIsRewritten(t *testing.T) {
 		"SVM-72: one of another kind of version":        {pages: pages{"": pageOf("", "ns/c@abc")}, want: []string{"ns/a", "ns/b"}, shown: unhandled},
 		"SVM-72: the token has expired":                 {pages: pages{"": pageOf("1"), "1": expired("2"), "2": pageOf("", "ns/c@3")}, want: []string{"ns/a", "ns/b", "ns/c"}, shown: succeeded},
 		"SVM-72: the token has expired for good":        {pages: pages{"": pageOf("1"), "1": expired("")}, want: []string{"ns/a", "ns/b"}, failed: expired("")},
+		"SVM-72: the next token has expired as well":    {pages: pages{"": pageOf("1"), "1": expired("2"), "2": expired("3"), "3": pageOf("")}, want: []string{"ns/a", "ns/b"}, failed: expired("3")},
 		"SVM-72: the token has expired again and again": {pages: pages{"": pageOf("1"), "1": expired("1")}, want: []string{"ns/a", "ns/b"}, failed: expired("1")},
 		"SVM-72: a later page fails":                    {pages: pages{"": pageOf("1"), "1": apierrors.NewServiceUnavailable("later")}, want: []string{"ns/a", "ns/b"}, failed: apierrors.NewServiceUnavailable("later")},
 	} {

@@ -73,12 +73,12 @@ type host struct {
 // List implements corelisters.NodeLister. The library lists all nodes for each Service whenever a node comes or goes.
 // An error has it repeat that later.
 func (l *hostLister) List(selector labels.Selector) ([]*corev1.Node, error) {
+	l.mu.Lock() // before the nodes are listed: hosts may not be newer than they
+	defer l.mu.Unlock()
 	all, err := l.NodeLister.List(selector)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	listed := make([]*corev1.Node, 0, len(all))
 	for _, node := range all {
 		listed = append(listed, l.hostFor(node))

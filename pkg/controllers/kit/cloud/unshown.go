@@ -99,10 +99,13 @@ func (u *unshown) read(names []string, now time.Time) error {
 		byName[live[i].Name] = &live[i]
 	}
 	for _, name := range names {
-		_, known := u.exists[name]
+		was, known := u.exists[name]
 		delete(u.exists, name)
 		node, exists := byName[name]
 		if !exists {
+			if known { // there may be no event, and other Services have not been updated
+				u.deleted(was.node)
+			}
 			continue
 		}
 		if !known {
@@ -169,8 +172,14 @@ func (s *Session) RecheckHosts(ctx context.Context) error {
 
 // relist has the library list the nodes, if any is still to be read again.
 func (u *unshown) relist() {
-	handler := u.again.Load()
-	if node := u.any(); node != nil && handler != nil {
+	if node := u.any(); node != nil {
+		u.deleted(node)
+	}
+}
+
+// deleted has the library list the nodes, as when a node is deleted.
+func (u *unshown) deleted(node *corev1.Node) {
+	if handler := u.again.Load(); handler != nil {
 		(*handler).OnDelete(node)
 	}
 }

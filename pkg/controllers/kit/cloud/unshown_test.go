@@ -193,8 +193,12 @@ func TestNodesThatTheCacheLacksAreReadAgain(t *testing.T) {
 	}
 	l.Remove(t, nodeOf("a", "1"))
 	l.want(t, 1)
+	// Whoever listed the nodes may have done so for one Service only.
+	if len(queued) != 1 {
+		t.Errorf("the end of the node queued %d nodes, want 1", len(queued))
+	}
 	end()
-	if err := <-ended; err != nil || len(queued) > 0 {
-		t.Errorf("it ended with %v, and queued %d nodes", err, len(queued))
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

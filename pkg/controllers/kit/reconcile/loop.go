@@ -117,9 +117,7 @@ func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 // Enqueue enqueues a key in a lane. If the lane says that the object of the key was added or deleted, the backoff of
 // the key is reset: earlier failures concerned a different object.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
-	if lane.trigger.concernsNewObject(key) {
-		l.forget(key)
-	}
+	l.forgetOthers(lane, key)
 	l.enqueuing.Lock()
 	defer l.enqueuing.Unlock()
 	l.lanes.announce(key, lane)
@@ -130,13 +128,14 @@ func (l *Loop[K]) Enqueue(lane Lane, key K) {
 // earlier time.
 func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.EnqueueAfter(freshly(Timer), key, delay) }
 
-// EnqueueAfter enqueues a key in a lane once the delay has passed. A key that is already waiting keeps the earlier time
-// and the fresh lane.
+// EnqueueAfter is Enqueue once the delay has passed. A key that is already waiting keeps the earlier time and the fresh
+// lane.
 func (l *Loop[K]) EnqueueAfter(lane Lane, key K, delay time.Duration) {
 	if delay <= 0 {
 		l.Enqueue(lane, key)
 		return
 	}
+	l.forgetOthers(lane, key)
 	due := l.clock.Now().Add(delay)
 	l.lanes.delay(key, due, lane)
 	l.mu.Lock()
@@ -163,6 +162,13 @@ func (l *Loop[K]) retryAfter(key K, delay time.Duration) {
 // Retries returns the number of times in a row that a key failed or had to wait.
 func (l *Loop[K]) Retries(key K) int {
 	return l.options.Backoff.NumRequeues(key) + l.rechecks.NumRequeues(key)
+}
+
+// forgetOthers resets the backoff of a key if it is queued for another object than before.
+func (l *Loop[K]) forgetOthers(lane Lane, key K) {
+	if lane.trigger.concernsNewObject(key) {
+		l.forget(key)
+	}
 }
 
 // forget makes the next delay of a key the first one.

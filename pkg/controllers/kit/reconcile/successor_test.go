@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,5 +71,22 @@ func TestASuccessorDoesNotInheritTheBackoff(t *testing.T) {
 		if test.got != test.want {
 			t.Errorf("%s: %d retries, want %d", name, test.got, test.want)
 		}
+	}
+}
+
+// Pins MGR-228.
+func TestASuccessorThatIsDelayedDoesNotInheritTheBackoffEither(t *testing.T) {
+	l := reconcile.New(controllertest.New(t).Env, reconcile.Options[string]{Queue: "q"}, func(context.Context, string) error { return nil })
+	for range 3 {
+		l.AddRateLimited("a")
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	l.EnqueueAfter(reconcile.Fresh.Because(reconcile.Updated, node), "a", time.Minute)
+	if got := l.Retries("a"); got != 3 {
+		t.Errorf("%d retries after a change, want 3", got)
+	}
+	l.EnqueueAfter(reconcile.Fresh.Because(reconcile.Added, node), "a", time.Minute)
+	if got := l.Retries("a"); got != 0 {
+		t.Errorf("%d retries of another one, want 0", got)
 	}
 }
