@@ -38,20 +38,23 @@ func (s serviceInformer) Lister() corelisters.ServiceLister { return s.lister }
 
 // Informer implements coreinformers.ServiceInformer.
 func (s serviceInformer) Informer() cache.SharedIndexInformer {
-	return watchedServices{s.ServiceInformer.Informer(), s.guard}
+	return watched{s.ServiceInformer.Informer(), func(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+		s.guard.backends.again.Store(&h)
+		return serviceHandler{h, &s.guard.processed}
+	}}
 }
 
-type watchedServices struct {
+// watched is an informer that gets, in place of the handler of the library, what wrap makes of it.
+type watched struct {
 	cache.SharedIndexInformer
-	guard *guard
+	wrap func(cache.ResourceEventHandler) cache.ResourceEventHandler
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (w watchedServices) AddEventHandlerWithResyncPeriod(
+func (w watched) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, period time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	w.guard.backends.again.Store(&h)
-	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h, &w.guard.processed}, period)
+	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(w.wrap(h), period)
 }
 
 // serviceHandler wraps the handler of the library, which queues an added Service that wants a load balancer, but no

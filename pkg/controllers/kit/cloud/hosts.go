@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,34 +25,20 @@ func (s *Session) Hosts() coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
 	s.guard.unshown = newUnshown(s)
 	lister := &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}, unshown: s.guard.unshown}
-	return hostInformer{shared, lister, s.guard.unshown}
+	return hostInformer{nodeInformer{shared, lister}, s.guard.unshown}
 }
 
 type hostInformer struct {
-	coreinformers.NodeInformer
-	lister  corelisters.NodeLister
+	nodeInformer
 	unshown *unshown
 }
-
-// Lister implements coreinformers.NodeInformer.
-func (h hostInformer) Lister() corelisters.NodeLister { return h.lister }
 
 // Informer implements coreinformers.NodeInformer.
 func (h hostInformer) Informer() cache.SharedIndexInformer {
-	return watchedHosts{h.NodeInformer.Informer(), h.unshown}
-}
-
-type watchedHosts struct {
-	cache.SharedIndexInformer
-	unshown *unshown
-}
-
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (w watchedHosts) AddEventHandlerWithResyncPeriod(
-	h cache.ResourceEventHandler, period time.Duration,
-) (cache.ResourceEventHandlerRegistration, error) {
-	w.unshown.again.Store(&h)
-	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, period)
+	return watched{h.NodeInformer.Informer(), func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
+		h.unshown.again.Store(&handler)
+		return handler
+	}}
 }
 
 type hostLister struct {
