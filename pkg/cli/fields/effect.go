@@ -56,10 +56,14 @@ func (f *Field) common(subjects []plan.Subject) (string, error) {
 }
 
 // alone changes the field, starting from several configurations and to several values, until
-// the Plan shows an effect.
+// the Plan shows an effect. What everything is turned on in comes first, so that no controller
+// that the field concerns is left out. Gates start from the default, in which others follow them.
 func (f *Field) alone(subjects []plan.Subject) (string, error) {
-	path := strings.Split(f.Path, ".")
-	for _, base := range bases() {
+	path, all := strings.Split(f.Path, "."), bases()
+	if path[0] != "featureGates" {
+		all = append(all[1:], all[0])
+	}
+	for _, base := range all {
 		for _, value := range f.schema.values() {
 			changed, err := with(base, path, value)
 			if err != nil {

@@ -123,8 +123,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// subjects are two controllers that read a file, of which one reads its workers and a gate
-// besides.
+// subjects are three controllers that read a file. One reads its workers, a gate and a range besides, one the range, and
+// needs a gate.
 func subjects() []plan.Subject {
 	name := func(name string, value func(*v1beta1.KubeControllerManagerConfiguration) any) plan.Subject {
 		return plan.Subject{Name: name, Value: value,
@@ -132,11 +132,21 @@ func subjects() []plan.Subject {
 				return c.ControllerEnabled(name), "disabled"
 			}}
 	}
+	ranges := func(c *v1beta1.KubeControllerManagerConfiguration) string {
+		return strings.Join(c.Networking.ServiceCIDRs, ",")
+	}
+	gated := name("podgroup-protection-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any {
+		return [2]any{ranges(c), c.ServiceAccounts.RootCAFile}
+	})
+	gated.Enabled = func(c *v1beta1.KubeControllerManagerConfiguration) (bool, string) {
+		return gates.Enabled(c, gates.GenericWorkload), "needs a gate"
+	}
 	return []plan.Subject{
 		name("deployment-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any {
 			terminating := gates.Enabled(c, gates.DeploymentReplicaSetTerminatingReplicas)
-			return [3]any{*c.Controllers.Deployment.ConcurrentSyncs, terminating, c.ServiceAccounts.RootCAFile}
+			return [4]any{*c.Controllers.Deployment.ConcurrentSyncs, terminating, c.ServiceAccounts.RootCAFile, ranges(c)}
 		}),
+		gated,
 		name("replicaset-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any { return c.ServiceAccounts.RootCAFile }),
 	}
 }
@@ -153,6 +163,9 @@ func TestEffect(t *testing.T) {
 		{"logging.vmodule[].verbosity", "applies in place"},
 		{"reload", "applies in place"},
 		{"serviceAccounts.rootCAFile", "restarts every controller"},
+		// One of the two that read it needs a gate that is off by default.
+		{"networking.serviceCIDRs", "restarts deployment-controller, podgroup-protection-controller"},
+		{"featureGates." + gates.GenericWorkload, "starts or stops podgroup-protection-controller"},
 		{"emulatedVersion", "starts, stops or restarts the controllers for which a gate changes; with the gate CoordinatedLeaderElection, " +
 			"restarts every controller under the main lease"},
 		{"featureGates.CoordinatedLeaderElection", "restarts every controller under the main lease"},
