@@ -63,6 +63,10 @@ func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors te
 		fmt.Fprintf(out, "%s       the current content of the file is not in force:\n", colors.Red("Rejected:"))
 		block(out, c.Rejected)
 	}
+	if s.Connection.Error != "" {
+		fmt.Fprintf(out, "%s    the new ones cannot be used, the previous ones are in use:\n", colors.Red("Credentials:"))
+		block(out, s.Connection.Error)
+	}
 	for _, p := range s.Pauses {
 		fmt.Fprintf(out, "%s         %s, for %s\n", colors.Yellow("Paused:"), p, ago(p.Since, now))
 	}
