@@ -120,6 +120,28 @@ func TestFilesOfClientCAsAreFollowed(t *testing.T) {
 	wantKnownAs(t, c, &jane, joe, "joe")
 }
 
+// Clients are asked for a certificate without the names of the CAs that are trusted: with names, they would send none of
+// a CA that is read later, and strangers need not know them.
+func TestTheNamesOfClientCAsAreNotDisclosed(t *testing.T) {
+	s, c, folder, now := served(t, nil), quick(t), t.TempDir(), time.Now()
+	c.Authentication.ClientCAFile = filepath.Join(folder, "client.crt")
+	c.Authentication.RequestHeader.ClientCAFile = filepath.Join(folder, "proxy.crt")
+	pki.WriteFile(t, c.Authentication.ClientCAFile, pki.CA(t, now).Cert)
+	pki.WriteFile(t, c.Authentication.RequestHeader.ClientCAFile, pki.CA(t, now).Cert)
+	apply(t, s, c)
+	asked, names := 0, 0
+	from := client(t, func(tr *http.Transport) {
+		tr.TLSClientConfig.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked, names = asked+1, names+len(info.AcceptableCAs)
+			return &tls.Certificate{}, nil
+		}
+	})
+	wantCode(t, from, urlOf(c, "/healthz"), http.StatusOK)
+	if asked != 1 || names != 0 {
+		t.Errorf("the client is asked for a certificate %d times, with %d names", asked, names)
+	}
+}
+
 // cluster is a cluster that publishes whom it trusts.
 func cluster(data map[string]string) (*fake.Clientset, *corev1.ConfigMap) {
 	published := &corev1.ConfigMap{Data: data}
