@@ -33,7 +33,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 		t.Fatalf("no pages in docs: %v", err)
 	}
 	followed := 0
-	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
 		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(found[1], "://") {
 				continue
