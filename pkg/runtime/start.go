@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -11,6 +13,7 @@ import (
 	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -136,9 +139,21 @@ func logWarnings(ctx context.Context, d *config.Document) {
 // everybody. They are used all the same: a mode does not tell who can reach a file, for
 // instance in the volumes of a pod.
 func warnOfPermissions(ctx context.Context, file string, c *v1beta1.KubeControllerManagerConfiguration) {
-	for _, name := range append([]string{file}, named.Files(c)...) {
+	for _, name := range dependsOn(file, c) {
 		if problem := source.PermissionProblem(name); problem != "" {
 			klog.FromContext(ctx).Info("The permissions of a file are too wide", "file", name, "problem", problem)
 		}
 	}
+}
+
+// dependsOn are the file of a configuration, the files that it names, and those that its kubeconfigs name, sorted.
+func dependsOn(file string, c *v1beta1.KubeControllerManagerConfiguration) []string {
+	names := append([]string{file}, named.Files(c)...)
+	for _, from := range accessesOf(c) {
+		// Even if loading fails, the files that were found are known. The time decides only whether it does.
+		access, _ := clients.LoadAccess(from, time.Time{})
+		names = append(names, access.Files...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
