@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -55,20 +56,37 @@ func ServesAPIs(ctx context.Context, conn *Connection) error {
 	return nil
 }
 
-// LeaseReadable reads a lease. It fails if reading is forbidden, but not if the lease does
-// not exist yet.
-func LeaseReadable(l claims.Lease) Proof {
+// LeaseUsable reads a lease, and has the API server judge the writes by which the lease is taken and renewed without
+// carrying them out. The lease need not exist.
+func LeaseUsable(l claims.Lease) Proof {
 	return func(ctx context.Context, conn *Connection) error {
 		set, err := conn.ElectionClients()
 		if err != nil {
 			return err
 		}
-		_, err = set.Kubernetes.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
-		if err == nil || apierrors.IsNotFound(err) {
-			return nil
+		leases, dryRun := set.Kubernetes.CoordinationV1().Leases(l.Namespace), []string{metav1.DryRunAll}
+		lease, err := leases.Get(ctx, l.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
+			if _, err := leases.Create(ctx, lease, metav1.CreateOptions{DryRun: dryRun}); !isPermitted(err) {
+				return fmt.Errorf("creating the lease %s: %w", l, err)
+			}
+		case err != nil:
+			return fmt.Errorf("reading the lease %s: %w", l, err)
 		}
-		return fmt.Errorf("reading the lease %s: %w", l, err)
+		if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: dryRun}); !isPermitted(err) {
+			return fmt.Errorf("updating the lease %s: %w", l, err)
+		}
+		return nil
 	}
+}
+
+// isPermitted reports whether an answer to a dry run shows that the write is permitted. Somebody else may write the
+// lease meanwhile. Admission refuses every dry run, with BadRequest, that a webhook with side effects would see.
+func isPermitted(err error) bool {
+	return err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // ClaimsReadable sends the requests by which the holder of a lease finds out what other processes run, without which it

@@ -61,27 +61,65 @@ func refusal(code int, reason string) http.HandlerFunc {
 }
 
 func TestWhatProvesAConnection(t *testing.T) {
-	lease := LeaseReadable(claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"})
 	for _, c := range []struct {
-		name     string
-		question Proof
-		answer   http.HandlerFunc
-		want     string // empty: it is proved
+		name   string
+		answer http.HandlerFunc
+		want   string // empty: it is proved
 	}{
-		{"API groups", ServesAPIs, answer(200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`), ""},
-		{"another server", ServesAPIs, answer(200, "<html>welcome</html>"), "not that of an API server"},
-		{"another kind", ServesAPIs, answer(200, `{"kind":"Status","apiVersion":"v1"}`), "not that of an API server"},
-		{"unknown credentials", ServesAPIs, refusal(401, "Unauthorized"), "no: Unauthorized"},
-		{"forbidden discovery", ServesAPIs, refusal(403, "Forbidden"), "no: Forbidden"},
-		{"a server that fails", ServesAPIs, refusal(500, "InternalError"), "no: InternalError"},
-		{"a lease", lease, answer(200, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kube-controller-manager"}}`), ""},
-		{"no lease yet", lease, refusal(404, "NotFound"), ""},
-		{"a forbidden lease", lease, refusal(403, "Forbidden"), "reading the lease kube-system/kube-controller-manager"},
+		{"API groups", answer(200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`), ""},
+		{"another server", answer(200, "<html>welcome</html>"), "not that of an API server"},
+		{"another kind", answer(200, `{"kind":"Status","apiVersion":"v1"}`), "not that of an API server"},
+		{"unknown credentials", refusal(401, "Unauthorized"), "no: Unauthorized"},
+		{"forbidden discovery", refusal(403, "Forbidden"), "no: Forbidden"},
+		{"a server that fails", refusal(500, "InternalError"), "no: InternalError"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := c.question.Ask(t.Context(), servedBy(t, c.answer))
+			err := Proof(ServesAPIs).Ask(t.Context(), servedBy(t, c.answer))
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A lease that may be read and not written can never be held: everything would stop for it. Pins MGR-235.
+func TestWhatProvesThatALeaseCanBeHeld(t *testing.T) {
+	const lease = "the lease kube-system/kube-controller-manager"
+	stored := answer(200, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kube-controller-manager","resourceVersion":"7"}}`)
+	missing, forbidden := refusal(404, "NotFound"), refusal(403, "Forbidden")
+	for _, c := range []struct {
+		name                string
+		get, create, update http.HandlerFunc
+		sent                string
+		want                string // empty: it is proved
+	}{
+		{"it is there", stored, nil, stored, "GET PUT", ""},
+		{"it may not be read", forbidden, nil, nil, "GET", "reading " + lease},
+		{"it may not be updated", stored, nil, forbidden, "GET PUT", "updating " + lease},
+		{"somebody renews it", stored, nil, refusal(409, "Conflict"), "GET PUT", ""},
+		{"somebody deletes it", stored, nil, missing, "GET PUT", ""},
+		{"a webhook has side effects", stored, nil, refusal(400, "BadRequest"), "GET PUT", ""},
+		{"a webhook does not respond", stored, nil, refusal(500, "InternalError"), "GET PUT", "updating " + lease},
+		{"it is not there", missing, stored, stored, "GET POST PUT", ""},
+		{"it may not be created", missing, forbidden, nil, "GET POST", "creating " + lease},
+		{"it may be created, not updated", missing, stored, forbidden, "GET POST PUT", "updating " + lease},
+		{"somebody creates it", missing, refusal(409, "AlreadyExists"), refusal(422, "Invalid"), "GET POST PUT", ""},
+	} {
+		t.Run("MGR-235: "+c.name, func(t *testing.T) {
+			var sent []string
+			conn := servedBy(t, func(w http.ResponseWriter, r *http.Request) {
+				sent = append(sent, r.Method)
+				if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "All" {
+					t.Errorf("%s %s is stored", r.Method, r.URL.Path)
+				}
+				map[string]http.HandlerFunc{"GET": c.get, "POST": c.create, "PUT": c.update}[r.Method](w, r)
+			})
+			err := LeaseUsable(claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"}).Ask(t.Context(), conn)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if got := strings.Join(sent, " "); got != c.sent {
+				t.Errorf("sent %s, want %s", got, c.sent)
 			}
 		})
 	}
