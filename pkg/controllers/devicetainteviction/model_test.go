@@ -228,6 +228,8 @@ func (m *model) run() {
 	for range 6 {
 		m.user()
 	}
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(func() { _ = m.OneIn(3) && m.others() || kubelet.Act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {

@@ -354,6 +354,8 @@ func (m *model) run() {
 	m.createOwner()
 	m.Create(m.randomBudget())
 	m.own()
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(m.others, m.user)
 	if _, ok := m.budget(); !ok {

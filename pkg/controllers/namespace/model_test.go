@@ -269,6 +269,7 @@ func TestWhateverHappensNamespacesGoWithTheirContent(t *testing.T) {
 func (m *model) run() {
 	m.metadata, m.kubelet = simulation.ServeMetadata(m.World), simulation.Kubelet{World: m.World, Unready: 3}
 	m.Start, m.Answered, m.Admit, m.Deleted, m.Validate = m.start, m.answered, m.admit, m.deleted, m.validate
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Hasty = []int{0, 5}[m.Rand.IntN(2)]
 	m.Play(func() {

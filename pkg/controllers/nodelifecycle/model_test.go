@@ -230,6 +230,7 @@ func (m *model) run() {
 	m.Start, m.Validate = m.start, m.validate
 	m.kubelets()
 	m.kubelets()
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Play(func() {
 		if m.kubelets(); m.OneIn(3) {

@@ -147,6 +147,7 @@ func (m *model) run() {
 	for i := range 3 {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Play(func() {
 		m.bind()

@@ -199,6 +199,7 @@ func (m *model) run() {
 		m.newVolume(fmt.Sprint("v", i))
 		m.newClaim(fmt.Sprint("c", i))
 	}
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Play(func() { m.others(false) }, m.users)
 	m.Settle(10*time.Minute, func() bool { return m.others(true) })

@@ -38,6 +38,8 @@ func TestWhateverHappensEachNamespaceHasTheBundleInTheEnd(t *testing.T) {
 			p.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
+		w.MayBeLossy(2)
+		w.Hasty = []int{0, 3}[n(2)]
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {
 			published := simulation.All[*corev1.ConfigMap](w)

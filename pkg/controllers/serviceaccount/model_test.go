@@ -24,6 +24,8 @@ func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 			c.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
+		w.MayBeLossy(2)
+		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {
 			if w.OneIn(2) {

@@ -236,6 +236,8 @@ func (m *model) run() {
 	for range 5 {
 		m.user()
 	}
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(func() { act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {
