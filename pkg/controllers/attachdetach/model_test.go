@@ -254,8 +254,8 @@ func (m *model) check() {
 }
 
 // TestWhateverHappensNoVolumeIsTakenAway has nodes fail, recreated and cut off, pods moved, attaches and requests fail
-// and the controller restarted, while the caches are behind. No volume is taken away from a node that uses it, and in
-// the end each is where it is wanted, and nowhere else.
+// and the controller restarted, while the caches are behind or incomplete. No volume is taken away from a node that
+// uses it, and in the end each is where it is wanted, and nowhere else.
 func TestWhateverHappensNoVolumeIsTakenAway(t *testing.T) {
 	simulation.Run(t, 30, func(t *testing.T, w *simulation.World) {
 		m := &model{

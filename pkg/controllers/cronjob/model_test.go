@@ -134,8 +134,8 @@ func (m *model) user() {
 }
 
 // TestWhateverHappensNoTimeIsRunTwice has Jobs fail, schedules edited and suspended, requests fail and the controller
-// restarted, while the caches are behind. Nothing runs beside another Job if that is forbidden, and in the end the
-// schedule is followed.
+// restarted, while the caches are behind or incomplete. Nothing runs beside another Job if that is forbidden, and in
+// the end the schedule is followed.
 func TestWhateverHappensNoTimeIsRunTwice(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
 		(&model{World: w, t: t, started: map[string]bool{}, wall: simulation.NewWall(w)}).run(t)

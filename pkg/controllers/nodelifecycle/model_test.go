@@ -216,7 +216,7 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 }
 
 // TestWhateverHappensOnlySilentNodesAreUnknown has nodes and zones fall silent and come back, be deleted and registered
-// again, clocks of kubelets set, requests fail and the controller restarted, while the caches are behind.
+// again, clocks of kubelets set, requests fail and the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensOnlySilentNodesAreUnknown(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{

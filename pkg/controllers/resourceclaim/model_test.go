@@ -215,8 +215,8 @@ func (m *model) user() {
 }
 
 // TestWhateverHappensClaimsAreForWhoUsesThem has pods scheduled, finish and be replaced by others of their names,
-// claims deleted, requests fail and the controller restarted, while the caches are behind. No claim is taken from who
-// uses it, and in the end every pod has its claims, and nobody else has any.
+// claims deleted, requests fail and the controller restarted, while the caches are behind or incomplete. No claim is
+// taken from who uses it, and in the end every pod has its claims, and nobody else has any.
 func TestWhateverHappensClaimsAreForWhoUsesThem(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }
