@@ -86,11 +86,24 @@ func (c *attachDetachController) rebuildActual(ctx context.Context, left map[str
 		if ok && (c.world.links[at] == nil || c.world.links[at].state == detached) {
 			c.world.markUncertain(at, what)
 		}
+		if c.lacksVolume(va) {
+			c.world.unlink(va.Name)
+		}
 	}
 	for _, l := range c.world.links {
 		c.doubt(l)
 	}
 	return nil
+}
+
+// lacksVolume reports whether the cache does not show the PersistentVolume of a VolumeAttachment.
+func (c *attachDetachController) lacksVolume(va *storagev1.VolumeAttachment) bool {
+	name := va.Spec.Source.PersistentVolumeName
+	if name == nil {
+		return false
+	}
+	_, found, err := reconcile.Found(c.volumes.Get(*name))
+	return !found && err == nil
 }
 
 // placeOf returns what a VolumeAttachment attaches, whatever its own name. It returns false if the volume is

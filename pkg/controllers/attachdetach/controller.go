@@ -31,6 +31,7 @@
 //     it is detached, the pods of the node are listed from the API server.
 //  10. An instance that begins rebuilds both states from the caches. In the same process it also continues
 //     what its predecessor left: times, backoffs, operations that wait, and what was uncertain.
+//     A VolumeAttachment that the caches showed too late is found every three minutes.
 //
 // Behaviour: docs/specs/persistentvolume-attach-detach-controller.md.
 package attachdetach
@@ -98,7 +99,8 @@ const (
 	operators = 64
 	reporters = 16
 	examiners = 8
-	// retryPeriod is the time after which pods with a volume that is not known are examined again.
+	// retryPeriod is the time after which pods with a volume that is not known are examined again, and
+	// VolumeAttachments that no link stands for.
 	retryPeriod = 3 * time.Minute
 )
 
@@ -187,8 +189,13 @@ func (c *attachDetachController) Run(ctx context.Context) error {
 	return reconcile.Run(ctx, c.Env, c.begin, c.loops...)
 }
 
-// retry enqueues the pods with a volume that is not known.
-func (c *attachDetachController) retry(context.Context, context.Context) {
+// retry enqueues the pods with a volume that is not known, and finds lost VolumeAttachments.
+func (c *attachDetachController) retry(_, working context.Context) {
+	c.enqueueIncomplete()
+	c.findLost(working)
+}
+
+func (c *attachDetachController) enqueueIncomplete() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key := range c.world.incomplete {

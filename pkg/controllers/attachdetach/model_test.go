@@ -184,6 +184,7 @@ func (m *model) run() {
 	m.Admit, m.Validate, m.Deleted = m.admit, m.validate, m.deleted
 	m.Start = m.begin
 	m.Hasty = m.Rand.IntN(4)
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(3) {
@@ -223,11 +224,12 @@ func (m *model) begin(env controller.Env, _ any) simulation.Instance {
 	pods, claims := simulation.NewQueue(m.World, c.reconcilePod), simulation.NewQueue(m.World, c.reconcileClaim)
 	c.placeQueue, c.nodeQueue, c.podQueue, c.claimQueue = places, nodes, pods, claims
 	passes := simulation.NewPasses(m.World, time.Minute, time.Minute, func(ctx context.Context) { c.verify(ctx, ctx) })
+	retries := simulation.NewPasses(m.World, retryPeriod, retryPeriod, func(ctx context.Context) { c.retry(ctx, ctx) })
 	must.Succeed(m.t, c.begin(m.Context()))
 	m.c = c
 	places.AnyOrder, nodes.AnyOrder, pods.AnyOrder, claims.AnyOrder = true, true, true, true
 	return simulation.Instance{
-		Runners: []simulation.Runner{places, nodes, pods, claims, passes}, HandOver: func() any { return c.HandOver() },
+		Runners: []simulation.Runner{places, nodes, pods, claims, passes, retries}, HandOver: func() any { return c.HandOver() },
 	}
 }
 
@@ -252,8 +254,8 @@ func (m *model) check() {
 }
 
 // TestWhateverHappensNoVolumeIsTakenAway has nodes fail, recreated and cut off, pods moved, attaches and requests fail
-// and the controller restarted, while the caches are behind. No volume is taken away from a node that uses it, and in
-// the end each is where it is wanted, and nowhere else.
+// and the controller restarted, while the caches are behind or incomplete. No volume is taken away from a node that
+// uses it, and in the end each is where it is wanted, and nowhere else.
 func TestWhateverHappensNoVolumeIsTakenAway(t *testing.T) {
 	simulation.Run(t, 30, func(t *testing.T, w *simulation.World) {
 		m := &model{

@@ -237,7 +237,7 @@ func (c *attachDetachController) judgeUnwanted(n *node) {
 
 // watchAttachments enqueues operations that wait for a VolumeAttachment, and uncertain attachments that nobody
 // wants, which may be detached once there is one. Attachments that are no longer confirmed are marked for
-// verification.
+// verification, and VolumeAttachments that no link stands for are remembered.
 func (c *attachDetachController) watchAttachments(attachments cache.SharedIndexInformer) {
 	watch.ObjectsEvery(attachments, 0, watch.Funcs[*storagev1.VolumeAttachment]{
 		Add:    func(_ reconcile.Lane, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
@@ -254,7 +254,8 @@ func (c *attachDetachController) attachmentChanged(name string) {
 	defer c.mu.Unlock()
 	l := c.world.byVA[name]
 	if l == nil {
-		return // somebody else's
+		c.world.unlink(name)
+		return
 	}
 	c.doubt(l)
 	o := c.world.volumes[l.volume].running(l.node)

@@ -99,6 +99,8 @@ type world struct {
 	incomplete map[types.NamespacedName]bool
 	// doubtful are attachments that VolumeAttachments do not confirm.
 	doubtful map[place]bool
+	// unlinked are names of VolumeAttachments that no link stands for: those of others, and lost ones.
+	unlinked map[string]bool
 	counts   counts
 }
 
@@ -111,6 +113,7 @@ func newWorld(counts counts) *world {
 		pods:       map[types.NamespacedName]*podState{},
 		incomplete: map[types.NamespacedName]bool{},
 		doubtful:   map[place]bool{},
+		unlinked:   map[string]bool{},
 		counts:     counts,
 	}
 }
@@ -153,6 +156,7 @@ func (w *world) tidy(l *link) {
 	}
 	delete(w.links, l.place)
 	delete(w.byVA, l.vaName)
+	w.unlink(l.vaName)
 	delete(w.doubtful, l.place)
 	delete(v.links, l.node)
 	if len(v.links) == 0 {
@@ -160,6 +164,13 @@ func (w *world) tidy(l *link) {
 	}
 	delete(w.nodes[l.node].links, l.volume)
 	w.tidyNode(l.node)
+}
+
+// unlink remembers the name of a VolumeAttachment that no link stands for, if there is one.
+func (w *world) unlink(name string) {
+	if name != "" {
+		w.unlinked[name] = true
+	}
 }
 
 // tidyNode drops a node that is gone and without volumes. It stays managed as long as a pod wants a volume there.

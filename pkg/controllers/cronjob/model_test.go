@@ -24,6 +24,8 @@ type model struct {
 	started map[string]bool
 	// forbid is whether no Job may run beside another.
 	forbid bool
+	// wall is the clock of the process.
+	wall *simulation.Wall
 }
 
 func (m *model) cronJob() (*batchv1.CronJob, bool) {
@@ -53,6 +55,9 @@ func (m *model) admit(o runtime.Object) {
 		}
 	}
 }
+
+// maxAhead is how much the clock of the process may be ahead.
+const maxAhead = 20 * time.Minute
 
 // idOf is what tells the Jobs of a CronJob and of another one of its name apart.
 func idOf(job *batchv1.Job) string { return fmt.Sprint(metav1.GetControllerOf(job).UID, job.Name) }
@@ -103,7 +108,7 @@ func (m *model) user() {
 		m.Create(created)
 		return
 	}
-	switch n(6) {
+	switch n(7) {
 	case 0:
 		m.Note("user toggles suspend")
 		suspend := !ptr.Deref(cj.Spec.Suspend, false)
@@ -122,29 +127,34 @@ func (m *model) user() {
 		other := m.randomCronJob()
 		m.Note("user sets schedule %s", other.Spec.Schedule)
 		simulation.Change(m.World, cj, func(c *batchv1.CronJob) { c.Spec.Schedule = other.Spec.Schedule })
+	case 4:
+		m.wall.Ahead = time.Duration(n(3)*n(int(maxAhead/time.Second))) * time.Second / 2
+		m.Note("the clock is %v ahead", m.wall.Ahead)
 	}
 }
 
 // TestWhateverHappensNoTimeIsRunTwice has Jobs fail, schedules edited and suspended, requests fail and the controller
-// restarted, while the caches are behind. Nothing runs beside another Job if that is forbidden, and in the end the
-// schedule is followed.
+// restarted, while the caches are behind or incomplete. Nothing runs beside another Job if that is forbidden, and in
+// the end the schedule is followed.
 func TestWhateverHappensNoTimeIsRunTwice(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
-		(&model{World: w, t: t, started: map[string]bool{}}).run(t)
+		(&model{World: w, t: t, started: map[string]bool{}, wall: simulation.NewWall(w)}).run(t)
 	})
 }
 
 func (m *model) run(t *testing.T) {
 	m.Admit = m.admit
 	m.Start = func(env controller.Env, left any) simulation.Instance {
+		env.Clock = m.wall
 		c := must.Get(newController(env, config{concurrentSyncs: 1}))(t)
 		return simulation.StartOwners(m.World, c.owners, left)
 	}
+	m.MayBeLossy(2)
 	m.user()
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(func() { m.finish(false) }, m.user)
-	m.Faulty = false
+	m.Faulty, m.wall.Ahead = false, 0
 	m.Drain()
 	cj, ok := m.cronJob()
 	if !ok {
@@ -156,7 +166,7 @@ func (m *model) run(t *testing.T) {
 	}
 	suspend(false)
 	before := len(m.started)
-	m.Settle(65*time.Minute, func() bool { return m.finish(true) })
+	m.Settle(65*time.Minute+maxAhead, func() bool { return m.finish(true) })
 	if len(m.started) == before {
 		t.Errorf("nothing runs any more: %+v", cj.Status)
 	}

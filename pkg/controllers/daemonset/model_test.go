@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -169,7 +170,7 @@ func (m *model) duplicateRevision() {
 }
 
 // TestWhateverHappensEachNodeHasItsPodInTheEnd has pods fail, nodes changed and deleted, specs edited, requests fail
-// and the controller restarted, while the caches are behind.
+// and the controller restarted, while the caches are behind, or lack objects that exist.
 func TestWhateverHappensEachNodeHasItsPodInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
 }
@@ -191,11 +192,17 @@ func (m *model) run(t *testing.T) {
 		m.c = c
 		return simulation.Instance{Runners: []simulation.Runner{queue, nodes}, HandOver: func() any { return c.HandOver() }}
 	}
+	m.MayBeLossy(2)
+	lossy := m.Lossy != nil
 	for i := range 1 + m.Rand.IntN(4) {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
 	m.Create(m.randomSet())
 	kubelet.Live(m.others, m.user)
+	if set, ok := m.set(); ok && lossy { // nothing has it reconciled when the cache finds revisions again
+		simulation.Change(m.World, set, func(s *appsv1.DaemonSet) { s.Annotations = map[string]string{"seen": "yes"} })
+		m.Settle(2*time.Hour, func() bool { return m.others() || kubelet.Act(true) })
+	}
 	m.check(t)
 }
 

@@ -54,7 +54,7 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 	created, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return r.resolveCollision(rs, err)
+		return r.resolveCollision(ctx, rs, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
@@ -74,18 +74,43 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 
 // resolveCollision uses the existing ReplicaSet that has the name of the one to create, if it equals
 // what would have been created. Otherwise the next attempt uses another name.
-func (r *reconciliation) resolveCollision(rs *appsv1.ReplicaSet, cause error) error {
-	namesake, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
+func (r *reconciliation) resolveCollision(ctx context.Context, rs *appsv1.ReplicaSet, cause error) error {
+	namesake, err := r.namesake(ctx, rs)
 	if err != nil {
 		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
 	}
-	if metav1.IsControlledBy(namesake, r.d) && sameTemplate(&namesake.Spec.Template, &r.d.Spec.Template) {
-		r.sets.current = r.written.Newest(r.stored, namesake)
+	if r.isAsCreated(namesake) {
+		r.sets.current = namesake
 		r.copyRevision()
 		return nil
 	}
 	r.d.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
+}
+
+// namesake returns the ReplicaSet that has the name of the one to create. Where the cache shows that of somebody else,
+// or of another template, it may be one that was there before, so it is read live.
+func (r *reconciliation) namesake(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	cached, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
+	if err != nil {
+		return nil, err
+	}
+	if r.isAsCreated(cached) {
+		return r.written.Newest(r.stored, cached), nil
+	}
+	live, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Get(ctx, rs.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if r.isAsCreated(live) {
+		r.written.Wrote(r.stored, live)
+	}
+	return live, nil
+}
+
+// isAsCreated reports whether a ReplicaSet equals the one to create.
+func (r *reconciliation) isAsCreated(rs *appsv1.ReplicaSet) bool {
+	return metav1.IsControlledBy(rs, r.d) && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template)
 }
 
 // createFailed reports that a ReplicaSet could not be created. A request that was cut off because the instance ends

@@ -179,6 +179,7 @@ func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
 		if m.OneIn(2) {
 			m.Lossy = func(runtime.Object) bool { return m.OneIn(3) }
 		}
+		m.Hasty = []int{0, 10}[m.Rand.IntN(2)]
 		m.play(t, m.randomDeployment, m.user)
 		m.check(t)
 	})

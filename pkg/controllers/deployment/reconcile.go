@@ -114,7 +114,9 @@ func (r *reconciliation) claim(ctx context.Context) error {
 		return fmt.Errorf("claiming ReplicaSets for Deployment %s: %w", klog.KObj(r.stored), err)
 	}
 	for i, rs := range claimed {
-		claimed[i] = r.written.Newest(r.stored, rs)
+		if !metav1.IsControlledBy(rs, r.stored) { // adopted just now; the others are as List has them
+			claimed[i] = r.written.Newest(r.stored, rs)
+		}
 	}
 	r.sets = split(r.stored, claimed)
 	return nil

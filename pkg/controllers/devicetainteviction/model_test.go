@@ -206,8 +206,8 @@ func (m *model) podsThat(stay bool) []*corev1.Pod {
 }
 
 // TestWhateverHappensPodsLeaveTaintedDevicesInTime has taints and rules come and go, pods and their claims replaced,
-// requests fail and the controller restarted, while the caches are behind. In the end the pods that do not tolerate the
-// taints of their devices are gone, no others, and the rules say so.
+// requests fail and the controller restarted, while the caches are behind or incomplete. In the end the pods that do
+// not tolerate the taints of their devices are gone, no others, and the rules say so.
 func TestWhateverHappensPodsLeaveTaintedDevicesInTime(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
 		(&model{World: w, t: t, ever: map[string][]resourcev1.DeviceTaint{}, marked: map[types.UID]bool{}}).run()
@@ -228,6 +228,8 @@ func (m *model) run() {
 	for range 6 {
 		m.user()
 	}
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(func() { _ = m.OneIn(3) && m.others() || kubelet.Act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {

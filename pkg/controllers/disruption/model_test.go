@@ -335,8 +335,8 @@ func (m *model) overdue(c *disruptionController) bool {
 }
 
 // TestWhateverHappensEvictionsLeaveEnough has pods evicted, and created again with other names or the same, while the
-// caches are behind, requests fail and the controller is restarted. In half of the histories pods fail too, and users
-// edit everything; then only the end counts.
+// caches are behind or incomplete, requests fail and the controller is restarted. In half of the histories pods fail
+// too, and users edit everything; then only the end counts.
 func TestWhateverHappensEvictionsLeaveEnough(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		kind := []string{"", "ReplicaSet", "Deployment", "StatefulSet"}[w.Rand.IntN(4)]
@@ -354,6 +354,8 @@ func (m *model) run() {
 	m.createOwner()
 	m.Create(m.randomBudget())
 	m.own()
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(m.others, m.user)
 	if _, ok := m.budget(); !ok {

@@ -23,7 +23,7 @@ type model struct {
 }
 
 // TestWhateverHappensTheEndpointsAreThoseOfThePods has pods come and go, Services edited, Endpoints deleted, requests
-// fail and the controller restarted, while the caches are behind.
+// fail and the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensTheEndpointsAreThoseOfThePods(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{Backends: simulation.Backends{World: w}, t: t}).run()
@@ -45,6 +45,7 @@ func (m *model) run() {
 		}
 	}
 	m.Populate()
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]
 	m.Play(func() { m.Act(false) }, m.users)

@@ -33,8 +33,8 @@ type model struct {
 	served bool // s0 and s1 were in its slices
 }
 
-// TestWhateverHappensTheSlicesHoldThePods has pods come and go, Services, nodes and slices edited, requests fail and the
-// controller restarted, while the caches are behind.
+// TestWhateverHappensTheSlicesHoldThePods has pods come and go, Services, nodes and slices edited, requests fail and
+// the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensTheSlicesHoldThePods(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{Backends: simulation.Backends{World: w}, t: t}).run()
@@ -58,6 +58,9 @@ func (m *model) run() {
 	if m.steady {
 		m.Backends.Run(m.Pod("s0", "x"), "n0")
 		m.Backends.Run(m.Pod("s1", "x"), "n0")
+	}
+	if !m.steady {
+		m.MayBeLossy(2)
 	}
 	m.Begin()
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]

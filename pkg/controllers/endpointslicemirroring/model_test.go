@@ -29,7 +29,7 @@ type model struct {
 }
 
 // TestWhateverHappensTheSlicesMirrorTheEndpoints has Endpoints, Services and slices edited, deleted and created again,
-// requests fail and the controller restarted, while the caches are behind.
+// requests fail and the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensTheSlicesMirrorTheEndpoints(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }
@@ -48,6 +48,9 @@ func (m *model) run() {
 	m.Admit = m.checkCreated
 	m.Create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}})
 	m.editEndpoints("a")
+	if !m.calm {
+		m.MayBeLossy(2)
+	}
 	m.Begin()
 	m.Faulty = m.Faulty && !m.calm
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]

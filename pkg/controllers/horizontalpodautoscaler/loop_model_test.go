@@ -233,7 +233,7 @@ func (m *loaded) user() {
 
 // TestWhateverHappensTheTargetFollowsItsLoadInTheEnd has the load change, the target and its autoscaler scaled,
 // stopped, deleted and created again by others, requests fail and the controller restarted, while the caches are
-// behind.
+// behind or incomplete.
 func TestWhateverHappensTheTargetFollowsItsLoadInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&loaded{World: w, t: t}).run() })
 }
@@ -243,6 +243,8 @@ func (m *loaded) run() {
 	m.Validate, m.Start = m.validate, m.start
 	m.createTarget()
 	m.createAutoscaler()
+	m.MayBeLossy(2)
+	m.isLost = m.Lossy != nil // what is remembered of an autoscaler goes with it
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(m.others, m.user)

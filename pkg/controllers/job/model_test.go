@@ -45,7 +45,7 @@ type jobWorld struct {
 	named map[types.UID]*named
 	// freed are the pods that have lost the finalizer.
 	freed sets.Set[types.UID]
-	// lossy is set if lists may lack pods.
+	// lossy is set if lists may lack pods, or Jobs too.
 	lossy bool
 	// parallel is the largest number of pods that ever was to run at once.
 	parallel int32
@@ -290,7 +290,8 @@ func (w *jobWorld) user() {
 }
 
 // TestWhateverHappensTheJobEnds has pods fail and deleted, specs edited, requests fail and the controller restarted,
-// while the caches are behind. No status is refused, no pod is counted twice, and none keeps its finalizer.
+// while the caches are behind or incomplete. No status is refused, no pod is counted twice, and none keeps its
+// finalizer.
 func TestWhateverHappensTheJobEnds(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
 		(&jobWorld{World: w, t: t, named: map[types.UID]*named{}, freed: sets.New[types.UID]()}).run(t)
@@ -307,7 +308,8 @@ func (w *jobWorld) run(t *testing.T) {
 	w.Start = startJobs(t, w.World, cfg)
 	w.Create(randomJob(w.World))
 	if w.lossy = w.OneIn(2); w.lossy {
-		w.Lossy = func(o runtime.Object) bool { _, ok := o.(*corev1.Pod); return ok }
+		onlyPods := w.OneIn(2)
+		w.Lossy = func(o runtime.Object) bool { _, ok := o.(*corev1.Pod); return ok || !onlyPods }
 	}
 	w.Begin()
 	w.Play(func() {

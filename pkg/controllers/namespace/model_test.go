@@ -258,8 +258,8 @@ func (m *model) others(all bool) bool {
 }
 
 // TestWhateverHappensNamespacesGoWithTheirContent has namespaces deleted, finalized by others and created again, a kind
-// come and go, requests fail and the controller restarted, while the caches are behind. No namespace goes before its
-// content, nothing is deleted from others, and in the end those that are deleted are gone, without a resync.
+// come and go, requests fail and the controller restarted, while the caches are behind or incomplete. No namespace goes
+// before its content, nothing is deleted from others, and in the end those that are deleted are gone, without a resync.
 func TestWhateverHappensNamespacesGoWithTheirContent(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{World: w, t: t, of: map[types.UID]types.UID{}}).run()
@@ -269,6 +269,7 @@ func TestWhateverHappensNamespacesGoWithTheirContent(t *testing.T) {
 func (m *model) run() {
 	m.metadata, m.kubelet = simulation.ServeMetadata(m.World), simulation.Kubelet{World: m.World, Unready: 3}
 	m.Start, m.Answered, m.Admit, m.Deleted, m.Validate = m.start, m.answered, m.admit, m.deleted, m.validate
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Hasty = []int{0, 5}[m.Rand.IntN(2)]
 	m.Play(func() {

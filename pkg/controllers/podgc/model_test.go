@@ -118,7 +118,7 @@ func (m *model) bind() {
 }
 
 // TestWhateverHappensLostPodsGoAndOthersStay has nodes deleted, recreated and taken out of service, pods deleted,
-// requests fail and the controller restarted, while the caches are behind.
+// requests fail and the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensLostPodsGoAndOthersStay(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{World: w, t: t, boundTo: map[types.UID]types.UID{}}).run()
@@ -147,6 +147,7 @@ func (m *model) run() {
 	for i := range 3 {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
+	m.MayBeLossy(2)
 	m.Begin()
 	m.Play(func() {
 		m.bind()

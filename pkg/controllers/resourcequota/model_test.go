@@ -142,9 +142,9 @@ func text(list corev1.ResourceList) (all []string) {
 }
 
 // TestWhateverHappensUsageIsWhatIsThere has objects admitted, changed and deleted, quotas edited and deleted, kinds
-// come and go, requests fail and the controller restarted, while the caches are behind. Nothing that is there all the
-// time is ever missing in what is published. In the end everything is right, and after that it becomes right again
-// without a recalculation of all quotas, as long as no cache is behind for seconds.
+// come and go, requests fail and the controller restarted, while the caches are behind or incomplete. Nothing that is
+// there all the time is ever missing in what is published. In the end everything is right, and after that it becomes
+// right again without a recalculation of all quotas, as long as no cache is behind for seconds.
 func TestWhateverHappensUsageIsWhatIsThere(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }
@@ -160,6 +160,10 @@ func (m *model) run() {
 	m.kubelet = simulation.Kubelet{World: m.World, Unready: 3, Waits: func(pod *corev1.Pod) bool { return isKept(pod) }}
 	m.keepSome()
 	m.Start, m.Validate, m.Late = m.start, m.validate, true
+	m.MayBeLossy(2)
+	if m.Lossy != nil {
+		m.Lossy = func(o runtime.Object) bool { return !isKept(o.(metav1.Object)) }
+	}
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(func() { m.others(false) }, m.user)

@@ -13,7 +13,8 @@ import (
 )
 
 // TestWhateverHappensEachNamespaceHasTheBundleInTheEnd has namespaces and ConfigMaps deleted, created again and edited,
-// requests fail, and the controller restarted with the same bundle or another one, while the caches are behind.
+// requests fail, and the controller restarted with the same bundle or another one, while the caches are behind or
+// incomplete.
 func TestWhateverHappensEachNamespaceHasTheBundleInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		n := w.Rand.IntN
@@ -38,6 +39,8 @@ func TestWhateverHappensEachNamespaceHasTheBundleInTheEnd(t *testing.T) {
 			p.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
+		w.MayBeLossy(2)
+		w.Hasty = []int{0, 3}[n(2)]
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {
 			published := simulation.All[*corev1.ConfigMap](w)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestWhateverHappensEachNamespaceHasItsAccountInTheEnd has namespaces and accounts deleted and created again, requests
-// fail and the controller restarted, while the caches are behind.
+// fail and the controller restarted, while the caches are behind or incomplete.
 func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		namespaces := simulation.Namespaces{World: w, Names: []string{"a", "b", "c"}}
@@ -24,6 +24,8 @@ func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 			c.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
+		w.MayBeLossy(2)
+		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {
 			if w.OneIn(2) {

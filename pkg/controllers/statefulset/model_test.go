@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,7 +154,7 @@ func (m *model) user() {
 }
 
 // TestWhateverHappensTheSetIsCompleteInTheEnd has pods fail, claims deleted, specs edited, requests fail and the
-// controller restarted, while the caches are behind.
+// controller restarted, while the caches are behind, or lack objects that exist.
 func TestWhateverHappensTheSetIsCompleteInTheEnd(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
 }
@@ -171,8 +172,14 @@ func (m *model) run(t *testing.T) {
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		return simulation.StartOwners(m.World, must.Get(newController(env, cfg))(t).owners, left)
 	}
+	m.MayBeLossy(2)
+	lossy := m.Lossy != nil
 	m.Create(m.randomSet())
 	kubelet.Live(m.others, m.user)
+	if set, ok := m.set(); ok && lossy { // nothing has it reconciled when the cache finds revisions again
+		simulation.Change(m.World, set, func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"seen": "yes"} })
+		m.Settle(2*time.Hour, func() bool { return m.others() || kubelet.Act(true) })
+	}
 	m.check(t)
 }
 

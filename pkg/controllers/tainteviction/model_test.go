@@ -202,8 +202,8 @@ func (m *model) pods(toEvict bool) []*corev1.Pod {
 }
 
 // TestWhateverHappensNoPodIsEvictedTooEarly has taints come and go, nodes and pods replaced by others of their names,
-// requests fail and the controller restarted, while the caches are behind. In the end the pods that do not tolerate the
-// taints of their nodes are gone, and no others.
+// requests fail and the controller restarted, while the caches are behind or incomplete. In the end the pods that do
+// not tolerate the taints of their nodes are gone, and no others.
 func TestWhateverHappensNoPodIsEvictedTooEarly(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
 		m := &model{
@@ -236,6 +236,8 @@ func (m *model) run() {
 	for range 5 {
 		m.user()
 	}
+	m.MayBeLossy(2)
+	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Begin()
 	m.Play(func() { act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {

@@ -1,0 +1,48 @@
+package attachdetach
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// A list can lack VolumeAttachments that exist, or their PersistentVolumes, when an instance begins. And a create of
+// which no answer came can be carried out after the detach has found nothing. Nobody would detach such a volume, and no
+// other node could get it.
+
+// findLost finds VolumeAttachments of this controller that no link stands for, by what the caches show now. Their
+// attachments become uncertain, as if they had been found when the instance began. One whose PersistentVolume is not
+// known is examined again later.
+func (c *attachDetachController) findLost(ctx context.Context) {
+	for _, name := range c.takeUnlinked() {
+		va, found, err := reconcile.Found(c.attachments.Get(name))
+		if !found || err != nil {
+			continue
+		}
+		at, what, ok := c.placeOf(ctx, va)
+		c.mu.Lock()
+		switch {
+		case c.lacksVolume(va):
+			c.world.unlink(name)
+		case ok && vaNameOf(at) == name && c.world.links[at] == nil:
+			klog.FromContext(ctx).Info("Found a lost attachment of a volume", "volume", at.volume, "node", at.node)
+			c.world.markUncertain(at, what)
+			c.placeQueue.Add(at)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// takeUnlinked returns the names of VolumeAttachments that no link stands for, and forgets them. What an event adds
+// while they are examined is kept.
+func (c *attachDetachController) takeUnlinked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := slices.Sorted(maps.Keys(c.world.unlinked))
+	c.world.unlinked = map[string]bool{}
+	return names
+}
