@@ -240,6 +240,10 @@ func (m *model) others() (did bool) {
 		m.metadata.Serve(jobs.resource, false)
 		m.metadata.Serve(laterJobs.resource, false)
 		m.metadata.Define(customResourceDefinitions, "jobs.batch", false)
+	case m.terminating && m.isOver && len(m.all()) < 5: // an owner of a version that is not served cannot be found
+		did = true
+		m.metadata.Serve(jobs.resource, true)
+		m.metadata.Serve(laterJobs.resource, true)
 	case m.terminating:
 		for _, o := range all {
 			if o.GetDeletionTimestamp() == nil {

@@ -38,6 +38,8 @@ func (m *model) changeClaim(c *corev1.PersistentVolumeClaim, change claimChange)
 
 func gigabytes(n int) resource.Quantity { return resource.MustParse(fmt.Sprint(n, "Gi")) }
 
+func inGigabytes(q resource.Quantity) int { return int(q.Value() >> 30) }
+
 func inProgress(c *corev1.PersistentVolumeClaim) corev1.ClaimResourceStatus {
 	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
 }
@@ -166,7 +168,7 @@ func (m *model) expand(name string, all bool) bool {
 		if !all {
 			return false
 		}
-		m.request(c, 1)
+		m.request(c, max(1, 1+inGigabytes(capacityOf(c))-inGigabytes(requested(c)))) // a volume that is reused may be larger
 	default:
 		return false
 	}
