@@ -9,7 +9,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// What is shown is what is in force, also after an edit. Pins MGR-155 and MGR-178.
+// What is shown is what is in force, also after an edit. Pins MGR-178.
 func TestTheConfigurationInForceIsShown(t *testing.T) {
 	r := &Runtime{}
 	pages := r.pages()
