@@ -291,7 +291,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// Pins MGR-57.
+// Pins MGR-57 and WL-2.
 func TestInheritedResyncPeriodsAreSpread(t *testing.T) {
 	in := inputs{config: v1beta1.NewDefault(), spread: 0.5}
 	seen := map[time.Duration]bool{}

@@ -68,7 +68,7 @@ func TestTheLogBeginsAsConfigured(t *testing.T) {
 	}
 }
 
-// What the API server warns of is not logged, whoever makes a client in this process. Pins MGR-5.
+// What the API server warns of is not logged, whoever makes a client in this process. Pins EP-5 and MGR-5.
 func TestWarningsOfTheAPIServerAreDropped(t *testing.T) {
 	rest.SetDefaultWarningHandler(rest.WarningLogger{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -490,7 +491,7 @@ func TestChangesThatConcernNoAggregateQueueNothing(t *testing.T) {
 	}
 }
 
-// Pins AGG-1, AGG-4, AGG-7 and AGG-13.
+// Pins AGG-1, AGG-3, AGG-4, AGG-7 and AGG-13.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
@@ -498,6 +499,9 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	_, a := start(t)
+	if _, ok := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t).(controller.Debuggable); ok {
+		t.Error("it serves pages for debugging")
+	}
 	if s := a.loop.Inspect(); s.Queue != "ClusterRoleAggregator" || s.Workers != 5 {
 		t.Errorf("%+v", s)
 	}

@@ -424,7 +424,7 @@ func (f *following) says(t *testing.T, text string) {
 }
 
 // The CA follows its files, one that is half written, or bad otherwise, excepted.
-// Pins CSRS-58 and CSRS-59.
+// Pins CSRS-58, CSRS-59 and MGR-121.
 func TestTheCAFollowsItsFiles(t *testing.T) {
 	const used, unused, back = "The CA of a signer has changed certFile=", "cannot be used; the previous one stays in force", "The files contain the CA in force again"
 	pair := files(t)

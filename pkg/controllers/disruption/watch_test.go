@@ -115,7 +115,7 @@ func TestLabelsThatChangeWakeTheBudgetsOfBoth(t *testing.T) {
 	}
 }
 
-// Pins PDB-40.
+// Pins PDB-35 and PDB-40.
 func TestChangesOfPodsThatMatter(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -79,7 +79,7 @@ func (h *harness) serveCustomMetrics(t testing.TB, versions ...string) {
 	}
 }
 
-// Pins HPA-15.
+// Pins HPA-15 and HPA-16.
 func TestRequestsOfAnEvaluation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		served []string

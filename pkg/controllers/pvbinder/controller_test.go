@@ -1,14 +1,18 @@
 package pvbinder
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	pkgconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/fromflags"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins PVB-1, PVB-2, PVB-14, PVB-15, PVB-16, PVB-17, PVB-18, PVB-19, PVB-20, PVB-21, PVB-22 and PVB-23.
@@ -40,6 +44,23 @@ func TestDescriptor(t *testing.T) {
 	}
 	if *b.DynamicProvisioning = false; configOf(cfg).hostPath {
 		t.Error("hostPath volumes are provisioned although provisioning is off")
+	}
+}
+
+// Upstream has a field for the number of attempts of a recycler, and no flag. It has no effect. Pins PVB-24 and PVB-25.
+func TestTheAttemptsOfARecyclerAreNoSetting(t *testing.T) {
+	for _, fields := range []string{"", "MaximumRetry: 7", "MaximumRetry: -1"} {
+		document, err := pkgconfig.Load("f.yaml", []byte("apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n"+
+			"kind: KubeControllerManagerConfiguration\nPersistentVolumeBinderController: {VolumeConfiguration: "+
+			"{PersistentVolumeRecyclerConfiguration: {"+fields+"}}}\n"))
+		must.Succeed(t, err)
+		if got, want := configOf(document.Config), configOf(v1beta1.NewDefault()); got != want {
+			t.Errorf("%q: got %+v, want %+v", fields, got, want)
+		}
+	}
+	_, err := fromflags.Convert([]string{"--pv-recycler-maximum-retry=7"})
+	if err == nil || !strings.HasPrefix(err.Error(), "unknown flag: --pv-recycler-maximum-retry") {
+		t.Errorf("the flag is answered with %v", err)
 	}
 }
 

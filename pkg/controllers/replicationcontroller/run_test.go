@@ -248,7 +248,7 @@ func TestPodsOfOthersDoNotRankThoseOfTheOwner(t *testing.T) {
 	}
 }
 
-// Pins RC-9.
+// Pins RC-9 and RC-10.
 func TestTheOnlyRequests(t *testing.T) {
 	rc := wanting(3)
 	env := controllertest.New(t, rc, podOf(rc, "p"), podOf(rc, "orphan", controllertest.Orphaned),

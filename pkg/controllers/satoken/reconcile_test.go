@@ -53,7 +53,7 @@ func TestReconcileRequests(t *testing.T) {
 			secretKey(full("u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
 		"SAT-49: secret complete, account terminating": {
 			secretKey(full("u1")), objects(terminating, full("u1")), nil, []string{}},
-		"SAT-19, SAT-21, SAT-33b, SAT-68: secret incomplete": {
+		"SAT-19, SAT-21, SAT-33b, SAT-68, SAT-71: secret incomplete": {
 			secretKey(secret("s", "u1")), objects(account("sa", "u1"), secret("s", "u1")), nil, []string{"update secrets s"}},
 		"SAT-17, SAT-33: account not in the cache yet": {
 			secretKey(secret("s", "u1")), objects(secret("s", "u1")), objects(account("sa", "u1")),

@@ -20,7 +20,7 @@ func TestHandlers(t *testing.T) {
 		"SAT-15: secret updated":          {func(c *tokenController) { c.secretUpdated(reconcile.Fresh, secret("s", ""), secret("s", "u1")) }, 1, 1},
 		"SAT-15: secret deleted":          {func(c *tokenController) { c.secretDeleted(secret("s", "u1")) }, 1, 0},
 		"SAT-15: other secret deleted":    {func(c *tokenController) { c.secretDeleted(opaque) }, 0, 0},
-		"SAT-74: account updated":         {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u1", "x")) }, 0, 0},
+		"SAT-69, SAT-74: account updated": {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u1", "x")) }, 0, 0},
 		"SAT-74: account replaced":        {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u2")) }, 1, 0},
 		"SAT-75: secret replaced unnoted": {func(c *tokenController) { replaceSecret(c) }, 2, 1},
 	} {

@@ -354,7 +354,7 @@ func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
 	awaitAccount(t, env, "new")
 }
 
-// Pins SA-29.
+// Pins SA-27 and SA-29.
 func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	env, c := start(t, account("a", "other"), account("b", "default"))
 	for _, a := range []*corev1.ServiceAccount{account("a", "other"), account("b", "default")} {

@@ -27,7 +27,7 @@ func deleting(meta *metav1.ObjectMeta) {
 	meta.Finalizers = []string{"example.com/hold"}
 }
 
-// Pins SA-31.
+// Pins SA-27 and SA-31.
 func TestBecameActive(t *testing.T) {
 	active, terminating, unset := namespace("a", corev1.NamespaceActive), namespace("a", corev1.NamespaceTerminating), namespace("a", "")
 	recreated := namespace("a", corev1.NamespaceActive)

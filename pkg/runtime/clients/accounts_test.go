@@ -134,7 +134,7 @@ func usedTokens(s *server) (used []string, bootstrap []string) {
 	return used, bootstrap
 }
 
-// Pins MGR-47 and MGR-183.
+// Pins MGR-47, MGR-183 and WL-3.
 func TestTokenIsFetchedWithTheFirstRequest(t *testing.T) {
 	s, _, c, _ := acting(t)
 	for range 3 {

@@ -39,7 +39,7 @@ func TestUserAgent(t *testing.T) {
 	}
 }
 
-// Pins MGR-3b and MGR-43.
+// Pins MGR-3b, MGR-43 and WL-3.
 func TestRequestsSayWhoTheyAreFrom(t *testing.T) {
 	const prefix = "kube-controller-manager/v1.36.3 ("
 	s := newServer(t)

@@ -97,7 +97,7 @@ func TestWhereTheAPIServerIsFound(t *testing.T) {
 	}
 }
 
-// A warning of the API server is no concern of who reads the log. Pins MGR-5.
+// A warning of the API server is no concern of who reads the log. Pins EP-5 and MGR-5.
 func TestWarningsAreDropped(t *testing.T) {
 	s := newServer(t)
 	s.answer(func(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Pins MGR-168.
+// Pins MGR-168 and WL-106.
 func TestNoLimitByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLimits(0, 0).newBucket(LimitFactors{QPS: 2})
@@ -114,6 +114,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// Pins WL-3.
 func TestEachClientHasItsOwnBucket(t *testing.T) {
 	c, err := New(Options{Base: &rest.Config{Host: "https://example.test"}, QPS: 7, Burst: 1})
 	if err != nil {

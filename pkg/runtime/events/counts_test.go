@@ -113,6 +113,29 @@ func TestRepeatedEventsAreCountedTogether(t *testing.T) {
 	})
 }
 
+// An event of an instance that has stopped is still sent, and what its successor repeats is counted in it. Pins WL-110.
+func TestEventsOutliveTheInstanceThatRecordsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, happen := newSent(t)
+		defer s.Close()
+		s.refuse(func(string) error { return errors.New("connection refused") })
+		happen("Often")
+		s.expect(t, "before the instance has stopped", "create Often 1")
+		s.refuse(nil)
+		time.Sleep(10 * time.Second)
+		s.expect(t, "after that", "create Often 1")
+		successor, err := s.Open("one", "one", func() (corev1client.EventsGetter, error) { return nil, errors.New("a second client") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{}
+		pod.Name, pod.Namespace = "p", "n"
+		successor.Event(pod, corev1.EventTypeNormal, "Often", "")
+		time.Sleep(gathered)
+		s.expect(t, "when the successor repeats it", "patch  2")
+	})
+}
+
 // What was counted is delivered before a lease is given back.
 func TestAFlushDeliversCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func creations(client *fake.Clientset) (messages []string) {
 }
 
 // Each source has its own client and limits of client-go: what is said too often of an object is said once, and what is
-// said of an object about which much was said is dropped for a while. Pins MGR-117.
+// said of an object about which much was said is dropped for a while. Pins MGR-117 and WL-7.
 func TestSourcesHaveTheLimitsOfClientGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(t.Context())

@@ -20,7 +20,7 @@ import (
 )
 
 // Events of all namespaces go through one pipeline to the core API, with the name of their source, and are logged at
-// level 3. Pins MGR-34 and MGR-187.
+// level 3. Pins MGR-34, MGR-187 and WL-7.
 func TestWhereEventsGo(t *testing.T) {
 	for verbosity, logged := range map[int]bool{2: false, 3: true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Pins MGR-171.
+// Pins MGR-171 and WL-2.
 func TestResyncFollowsTheScope(t *testing.T) {
 	h := newHarness(t, pods(4)...)
 	s := h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Hour})
@@ -53,6 +53,33 @@ func TestResyncFollowsTheScope(t *testing.T) {
 	}
 	if got := h.requests("list", "pods"); got != 1 {
 		t.Errorf("resyncs sent %d lists", got-1)
+	}
+}
+
+// A handler has the period of its scope, too, if the informer has run for long, with handlers of a longer period.
+// Pins NS-55.
+func TestALaterScopeHasItsOwnResyncPeriod(t *testing.T) {
+	h := newHarness(t, pods(2)...)
+	open := func(name string, period time.Duration) (*Scope, *recorder) {
+		s, seen := h.open(ScopeOptions{Name: name, ResyncPeriod: period}), newRecorder()
+		addHandler(t, s.Core().V1().Pods().Informer(), seen)
+		startAndSync(t, s)
+		return s, seen
+	}
+	_, first := open("first", 12*time.Hour)
+	for range 2 {
+		later, seen := open("later", 5*time.Minute)
+		for n := range 3 {
+			before := h.clock.Now()
+			h.asTimePasses("a resync", func() bool { return seen.resynced() == 2*(n+1) })
+			if took := h.clock.Since(before); took > 6*time.Minute {
+				t.Errorf("the next resync was %v later", took)
+			}
+		}
+		later.Close()
+	}
+	if got := first.resynced(); got != 0 {
+		t.Errorf("the first handler was resynced with %d objects", got)
 	}
 }
 

@@ -35,7 +35,7 @@ func (h *harness) running() (n int) {
 	return n
 }
 
-// Pins MGR-73.
+// Pins MGR-73 and MGR-162.
 func TestControllersOfATermStartOneAfterAnother(t *testing.T) {
 	for _, cause := range []Cause{CauseStart, CauseLease, CauseAPI} {
 		t.Run(string(cause), func(t *testing.T) {

@@ -21,6 +21,7 @@ func with(change func(*v1alpha1.KubeControllerManagerConfiguration)) *v1alpha1.K
 	return cfg
 }
 
+// Pins MGR-162 and WL-106.
 func TestDefaultsOfUpstreamAreOursExceptForTheLimits(t *testing.T) {
 	result, err := ToHub(NewDefault())
 	if err != nil {
@@ -30,6 +31,9 @@ func TestDefaultsOfUpstreamAreOursExceptForTheLimits(t *testing.T) {
 	want.ClientConnection.QPS, want.ClientConnection.Burst = ptr.To[float32](20), ptr.To[int32](30)
 	if diff := cmp.Diff(want, result.Config); diff != "" {
 		t.Errorf("upstream's defaults are not ours (-ours +upstream's):\n%s", diff)
+	}
+	if ours := v1beta1.NewDefault(); *ours.ClientConnection.QPS != 0 || ours.ControllerStartInterval.Duration != 0 {
+		t.Errorf("by default %v requests per second are allowed, and controllers start %v apart", *ours.ClientConnection.QPS, ours.ControllerStartInterval)
 	}
 	if len(result.Notes) != 1 || result.Notes[0].Field != "Generic.ClientConnection.qps" {
 		t.Errorf("notes: %v", result.Notes)

@@ -216,7 +216,7 @@ func TestStatusIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 	}
 }
 
-// Pins RS-17 and RS-26.
+// Pins RS-17, RS-26 and WL-55.
 func TestTerminatingPodsAreCountedIfToldSo(t *testing.T) {
 	pods := []*corev1.Pod{
 		replicaPod("counts", beingDeleted),
