@@ -32,7 +32,7 @@ const (
 
 // Options configure Clients.
 type Options struct {
-	// Base is how to reach the API server, see LoadConfig. Its limits and user agent are
+	// Base is how to reach the API server, see loadConfig. Its limits and user agent are
 	// ignored.
 	Base *rest.Config
 	// Version is part of the user agent. The zero Info means that of the binary.
@@ -260,7 +260,7 @@ func (c *Clients) credentials(id Identity) credentials {
 // config builds the transport of a Set: user agent, answers, token, guard, fence, and the shared
 // transport. The fence is checked last: getting a token can take a while.
 func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
-	base, userAgent := c.options.Base, UserAgent(c.options.Version, id.suffix)
+	base, userAgent := c.options.Base, userAgent(c.options.Version, id.suffix)
 	rt := id.shared
 	if fence != nil && c.options.Recorder != nil {
 		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, next: rt, base: c.path}
