@@ -162,7 +162,7 @@ func TestIndexesAreAddedOnce(t *testing.T) {
 
 func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 	informer := podInformer(t, &corev1.Pod{ObjectMeta: objectMeta("ns", "p", "1")})
-	if _, err := (Pods{informer.GetIndexer()}).Orphans("ns"); err == nil {
+	if _, err := (Pods{indexer: informer.GetIndexer()}).Orphans("ns"); err == nil {
 		t.Error("looked up pods without an index")
 	}
 	Ensure(informer, replicaSetsByController, controllerUIDKeys)
