@@ -26,7 +26,7 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 		prepared.Discard()
 		t.process.builder.Offer(nil)
 	}
-	if err != nil && !t.first && !t.restored {
+	if err != nil && !t.canWait() {
 		discard()
 		return step{}, t.blameControllers(err)
 	}
@@ -69,7 +69,7 @@ func (t *transaction) wantsOf(b basis) map[string]supervisor.Want {
 
 // wantsBefore returns what every controller should be doing until the change is made; none if nothing is in force.
 func (t *transaction) wantsBefore() map[string]supervisor.Want {
-	if t.first {
+	if t.starts() {
 		return nil
 	}
 	return t.wantsOf(t.was)
@@ -80,7 +80,7 @@ func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]su
 	old := t.wantsBefore()
 	specs := map[string]supervisor.Spec{}
 	for name, w := range wants {
-		if t.first || old[name].Spec != w.Spec {
+		if t.starts() || old[name].Spec != w.Spec {
 			specs[name] = w.Spec
 		}
 	}
@@ -124,7 +124,7 @@ func (t *transaction) tellWatcher() {
 // readAgain finds the files that controllers have refused and will read again: those whose readers are
 // all built again, for whatever reason. The next basis has what these contain now.
 func (t *transaction) readAgain() (paths []string) {
-	if t.first || len(t.process.refused) == 0 {
+	if t.starts() || len(t.process.refused) == 0 {
 		return nil
 	}
 	old, next := t.wantsBefore(), t.wantsOf(t.next)

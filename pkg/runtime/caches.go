@@ -27,8 +27,7 @@ func (c *cacheCounts) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.d
 func (c *cacheCounts) CollectWithStability(ch chan<- metrics.Metric) {
 	synced, filling := 0, 0
 	if i := c.of(); i != nil {
-		filling = len(i.Unsynced())
-		synced = max(i.Snapshot().Running-filling, 0) // one may have been stopped in between
+		synced, filling = i.Count()
 	}
 	ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, float64(synced), "synced")
 	ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, float64(filling), "filling")

@@ -172,7 +172,7 @@ func (r *Runtime) Status() status.Status {
 			LastGood: r.lastGood, NotKept: r.notKept,
 		},
 		Connection: r.credentials.Status(r.connection),
-		Reloads:    append([]status.Reload(nil), r.history...),
+		Reloads:    slices.Clone(r.history),
 	}
 	conn := r.connection
 	r.mu.Unlock()

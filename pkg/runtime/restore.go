@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // reasonEtcdRestored is the reason of the event about a restore of etcd.
@@ -44,9 +45,7 @@ func (s *restores) wait(now time.Time) time.Duration {
 	return max(s.last.Add(restorePause).Sub(now), 0)
 }
 
-func newRestoreCounter(r interface {
-	MustRegister(...metrics.Registerable)
-}) *metrics.Counter {
+func newRestoreCounter(r telemetry.Registerer) *metrics.Counter {
 	c := metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: "kcmd", Name: "etcd_restores_total", StabilityLevel: metrics.ALPHA,
 		Help: "Total number of times that resource versions went back, as after a restore of etcd, " +

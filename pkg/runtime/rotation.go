@@ -2,9 +2,8 @@ package runtime
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/connection"
@@ -50,12 +47,6 @@ type rotation struct {
 	reviewsFailure string
 }
 
-// rejected is a configuration that waits for its files.
-type rejected struct {
-	change source.Change
-	states map[string]string // of the files it names, by path, when it was rejected
-}
-
 // watchFiles watches every file that the process was made from or waits for.
 func (r *Runtime) watchFiles() {
 	paths := append([]string{r.options.ConfigFile}, inputFiles(r.document.Config, r.options.Descriptors)...)
@@ -64,10 +55,8 @@ func (r *Runtime) watchFiles() {
 	paths = append(paths, r.credentials.Found()...)
 	paths = append(paths, endpointFiles(r.document.Config)...)
 	paths = append(paths, r.awaitedByReviews()...)
-	if r.rotation.rejected != nil {
-		for path := range r.rotation.rejected.states {
-			paths = append(paths, path)
-		}
+	if waiting := r.rotation.rejected; waiting != nil {
+		paths = slices.AppendSeq(paths, maps.Keys(waiting.states))
 	}
 	slices.Sort(paths[1:]) // the order of Set is that of reading: the configuration comes first
 	r.watcher.Set(paths...)
@@ -104,100 +93,31 @@ func (s *rotation) news(change source.Change) bool {
 	return was != state
 }
 
-func stateNow(path string) string {
-	_, hash, err := source.Read(path, named.MaxFileBytes)
-	return stateOf(hash, err)
-}
-
-func stateOf(hash string, err error) string {
-	if err != nil {
-		return "error: " + err.Error()
-	}
-	return hash
-}
-
-// judge checks a changed configuration. It first records the states of the files that it
-// names, so that a change during the check is noticed. bad are the files that have become
-// invalid since they came into force, which are no reason to reject anything.
-func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string, err error) {
-	r.rotation.judged = nil
-	document, err := config.Load(r.options.ConfigFile, change.Content)
-	if err != nil {
-		return nil, nil, err // no change of a file can fix it
-	}
-	r.rotation.judged = &rejected{change: change, states: r.statesOf(document.Config)}
-	problems, bad := document.CheckEdit(r.document.Config)
-	if err := problems.AsError(); err != nil {
-		return nil, nil, err
-	}
-	document.Warnings = append(document.Warnings, problems...)
-	return document, bad, nil
-}
-
-// statesOf returns the states of the files that a configuration names, by path.
-func (r *Runtime) statesOf(c *v1beta1.KubeControllerManagerConfiguration) map[string]string {
-	paths := append(named.Files(c), inputFiles(c, r.options.Descriptors)...)
-	paths = append(paths, followedFiles(c, r.options.Descriptors)...)
-	for _, source := range accessesOf(c) {
-		// Even if loading fails, the files that were found are known.
-		access, _ := clients.LoadAccess(source, r.options.Clock.Now())
-		paths = append(paths, access.Files...)
-	}
-	states := make(map[string]string, len(paths))
-	for _, path := range paths {
-		states[path] = stateNow(path)
-	}
-	return states
-}
-
-// accessesOf returns how a configuration has the process reach API servers, also for reviews of requests.
-func accessesOf(c *v1beta1.KubeControllerManagerConfiguration) []clients.Source {
-	all := []clients.Source{connection.SourceOf(c.ClientConnection)}
-	for _, kubeconfig := range serving.ReviewFiles(c.Serving) {
-		all = append(all, clients.Source{Kubeconfig: kubeconfig})
-	}
-	return all
-}
-
-// noteRejected keeps a configuration that was rejected together with the states of its files.
-// A nil err means that it is in force, or not in the file any more.
-func (r *Runtime) noteRejected(ctx context.Context, change source.Change, err error) {
-	var waiting *rejected
-	if err != nil && change.Err == nil {
-		waiting = r.rotation.judged
-	}
-	had := r.rotation.rejected != nil
-	r.rotation.rejected = waiting
-	if had || waiting != nil {
-		r.watchFiles()
-		r.setReminder()
-	}
-	r.retryLater(ctx, &r.rotation.edit, err, "the rejected configuration", func(ctx context.Context) { r.configChanged(ctx, change) })
-}
-
 // renewAccess brings the credentials in use up to date with the files.
 func (r *Runtime) renewAccess(ctx context.Context) {
 	next, err := clients.LoadAccess(connection.SourceOf(r.document.Config.ClientConnection), r.options.Clock.Now())
-	if err != nil {
-		r.noteAccess(ctx, next.Files, false, err)
-		return
+	difference := clients.Same
+	if err == nil {
+		difference, err = r.connection.Compare(next)
 	}
-	difference, err := r.connection.Compare(next)
-	if err != nil {
-		r.noteAccess(ctx, next.Files, false, err)
-		return
+	if err == nil {
+		err = r.useAccess(ctx, next, difference)
 	}
+	r.noteAccess(ctx, next.Files, difference, err)
+}
+
+// useAccess has the process use credentials that differ in some way from those in use.
+func (r *Runtime) useAccess(ctx context.Context, next *clients.Access, difference clients.Difference) error {
 	switch difference {
-	case clients.Same:
-		err = r.connection.Renew(next) // the files may be others
 	case clients.Renewed:
-		if err = r.proveRenewed(ctx); err == nil {
-			err = r.renewInPlace(ctx, next)
+		if err := r.proveRenewed(ctx); err != nil {
+			return err
 		}
+		return r.renewInPlace(ctx, next)
 	case clients.Elsewhere:
-		err = r.reconnect(ctx)
+		return r.reconnect(ctx)
 	}
-	r.noteAccess(ctx, next.Files, difference != clients.Same, err)
+	return r.connection.Renew(next) // they are the same, but the files may be others
 }
 
 // retryAccess tries credentials again that cannot be used, unless that waits for the API server.
@@ -223,9 +143,7 @@ func (r *Runtime) renewInPlace(ctx context.Context, next *clients.Access) error 
 // reconnect makes a new connection with the configuration in force.
 func (r *Runtime) reconnect(ctx context.Context) error {
 	klog.FromContext(ctx).Info("The kubeconfig now names another API server or user, reconnecting")
-	tx := r.begin(supervisor.CauseClients)
-	tx.reconnect = true
-	if err := tx.run(ctx); err != nil {
+	if err := r.begin(supervisor.CauseClients).run(ctx); err != nil {
 		return fmt.Errorf("reconnecting: %w", err)
 	}
 	return nil
@@ -233,11 +151,11 @@ func (r *Runtime) reconnect(ctx context.Context) error {
 
 // noteAccess reports the outcome of a change of credentials. An error that stays the same is
 // not reported again, and neither is a change without effect.
-func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, err error) {
+func (r *Runtime) noteAccess(ctx context.Context, found []string, difference clients.Difference, err error) {
 	if ctx.Err() != nil {
 		return // the process ends, which says nothing about them
 	}
-	news := r.credentials.Note(r.options.Clock.Now(), found, changed, err)
+	news := r.credentials.Note(r.options.Clock.Now(), found, difference, err)
 	r.watchFiles()
 	r.retryLater(ctx, &r.rotation.access, err, "the changed kubeconfig", r.renewAccess)
 	switch news {
@@ -249,12 +167,6 @@ func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, 
 		klog.FromContext(ctx).Info("The files contain the credentials in use again")
 	case connection.Renewed, connection.Nothing:
 	}
-}
-
-// fingerprintOfCA identifies the CA data that controllers publish.
-func fingerprintOfCA(ca []byte) string {
-	sum := sha256.Sum256(ca)
-	return hex.EncodeToString(sum[:])
 }
 
 // eventTarget returns the object that events about the process itself refer to.

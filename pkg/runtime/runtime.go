@@ -259,7 +259,7 @@ func (r *Runtime) inputs(b basis) inputs {
 		files:   b.files,
 		spread:  r.spread,
 
-		clusterCA: fingerprintOfCA(b.connection.ClusterCA()),
+		clusterCA: source.Hash(b.connection.ClusterCA()),
 	}
 }
 

@@ -73,7 +73,6 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 		r.leadership.SetLastGood("sha256:" + hash)
 	}
 	tx := r.begin(supervisor.CauseStart)
-	tx.first = true
 	tx.next.document = start.document
 	tx.next.files = r.filesFor(inputFiles(c, r.options.Descriptors), nil)
 	if err := tx.prepare(ctx); err != nil {

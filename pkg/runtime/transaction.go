@@ -43,19 +43,21 @@ type transaction struct {
 	process *Runtime
 	was     basis // what is in force until it is committed
 	next    basis
-	cause   supervisor.Cause
-	// first is set if nothing is in force before. The process starts even if the API server
-	// does not respond or controllers cannot be built: both are tried again.
-	first bool
-	// reconnect replaces the connection although the configuration stays the same.
-	reconnect bool
-	// restored replaces the connection by one to the same API server, since etcd was restored. Nothing in force can
-	// go on, so nothing is proved, and controllers that cannot be built are tried again.
+	// cause is CauseClients if the connection is replaced although the configuration stays the same.
+	cause supervisor.Cause
+	// restored replaces the connection by one to the same API server, since etcd was restored.
 	restored bool
 	prepared []step
 	// did is what was done, once it is committed.
 	did done
 }
+
+// starts reports whether nothing is in force before.
+func (t *transaction) starts() bool { return t.cause == supervisor.CauseStart }
+
+// canWait reports whether the process goes on even if the API server does not respond or controllers cannot be built:
+// nothing is proved, and both are tried again. There is nothing yet, or nothing any more, that could go on instead.
+func (t *transaction) canWait() bool { return t.starts() || t.restored }
 
 // effective is the next configuration as applied in place: fields without effect have their
 // defaults.
@@ -124,7 +126,7 @@ func (t *transaction) commit(ctx context.Context) {
 	r.mu.Lock()
 	r.document, r.connection, r.files = t.next.document, t.next.connection, t.next.files
 	r.mu.Unlock()
-	if !t.first {
+	if !t.starts() {
 		t.tellWatcher()
 	}
 	for _, s := range t.prepared {
@@ -174,7 +176,7 @@ func (t *transaction) endpointFiles(context.Context) (step, error) {
 // metrics prepares the metrics, unless the edit does not concern them: then no file is read.
 func (t *transaction) metrics(context.Context) (step, error) {
 	c := t.effective().Metrics
-	if !t.first && reflect.DeepEqual(c, plan.Effective(t.was.document.Config).Metrics) {
+	if !t.starts() && reflect.DeepEqual(c, plan.Effective(t.was.document.Config).Metrics) {
 		return step{}, nil
 	}
 	exposed, err := telemetry.ReadExposition(c)
@@ -194,7 +196,7 @@ func (t *transaction) endpoint(ctx context.Context) (step, error) {
 		}
 		return step{}, t.blame(field, err)
 	}
-	if !t.first && reflect.DeepEqual(t.effective().Serving, plan.Effective(t.was.document.Config).Serving) {
+	if !t.starts() && reflect.DeepEqual(t.effective().Serving, plan.Effective(t.was.document.Config).Serving) {
 		return step{commit: change.Commit, discard: change.Discard}, nil
 	}
 	return step{discard: change.Discard, commit: func(ctx context.Context) {
@@ -207,7 +209,7 @@ func (t *transaction) endpoint(ctx context.Context) (step, error) {
 // proved first.
 func (t *transaction) connect(ctx context.Context) (step, error) {
 	c := t.next.document.Config
-	if !t.first && !t.reconnect && !t.restored && plan.SourceOf(t.was.document.Config) == plan.SourceOf(c) {
+	if !t.starts() && t.cause != supervisor.CauseClients && plan.SourceOf(t.was.document.Config) == plan.SourceOf(c) {
 		return step{}, nil
 	}
 	old, generation := t.was.connection, uint64(1)
@@ -219,7 +221,7 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 		return step{}, t.blame(connectionField(c.ClientConnection), err)
 	}
 	recorder, err := conn.ProcessEvents()
-	if err == nil && !t.first && !t.restored {
+	if err == nil && !t.canWait() {
 		err = t.proveConnection(ctx, conn)
 	}
 	if err != nil {
@@ -260,7 +262,7 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	if !t.first && !t.restored {
+	if !t.canWait() {
 		err = t.proveLeases(ctx, locks)
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func versionOf(c *v1beta1.KubeControllerManagerConfiguration) basecompatibility.
 // showGates has the metrics show which feature gates are on, and the versions, unless an edit does not concern them.
 func (t *transaction) showGates(context.Context) (step, error) {
 	c := t.next.document.Config
-	if !t.first {
+	if !t.starts() {
 		is := t.was.document.Config
 		if is.EmulatedVersion == c.EmulatedVersion && is.MinCompatibilityVersion == c.MinCompatibilityVersion && maps.Equal(is.FeatureGates, c.FeatureGates) {
 			return step{}, nil

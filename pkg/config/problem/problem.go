@@ -101,17 +101,6 @@ func (e Errors) AsError() error {
 	return e
 }
 
-// Warnings returns the problems that are only warnings.
-func (e Errors) Warnings() Errors {
-	var out Errors
-	for _, p := range e {
-		if p.Severity == SeverityWarning {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 func (e Errors) sorted() Errors {
 	out := slices.Clone(e)
 	slices.SortFunc(out, func(a, b Error) int {

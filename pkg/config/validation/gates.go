@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ func (v *validator) validateGates() {
 		return // every gate is checked at that version
 	}
 	known := gates.Of(v.cfg)
-	for _, name := range sortedKeys(v.cfg.FeatureGates) {
+	for _, name := range slices.Sorted(maps.Keys(v.cfg.FeatureGates)) {
 		path := fieldpath.Join("featureGates", name)
 		gate, ok := known[name]
 		if !ok {
@@ -67,7 +68,7 @@ func (v *validator) validateGateDependencies(known map[string]gates.Gate) {
 	}
 	enabled := func(name string) bool { return known[name].EnabledBy(set) }
 	neededBy := map[string][]string{} // gate that is off → gates that need it
-	for _, name := range sortedKeys(known) {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
 		gate := known[name]
 		if len(gate.Needs) == 0 || !enabled(name) {
 			continue
@@ -84,7 +85,7 @@ func (v *validator) validateGateDependencies(known map[string]gates.Gate) {
 			neededBy[m] = append(neededBy[m], name)
 		}
 	}
-	for _, name := range sortedKeys(neededBy) {
+	for _, name := range slices.Sorted(maps.Keys(neededBy)) {
 		// Otherwise both have their defaults in the emulated version, which a test checks.
 		if by, ok := v.setBy(known[name]); ok {
 			v.reportNeeded(by, name, neededBy[name])
@@ -137,13 +138,4 @@ func (v *validator) validateVersions() {
 	if minor, _ := gates.ParseVersion(minimum); minor > emulated {
 		v.errorf("minCompatibilityVersion", "must not be after emulatedVersion (%s)", v.cfg.EmulatedVersion)
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

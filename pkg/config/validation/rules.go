@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"kcmd.dev/pkg/config/fieldpath"
@@ -20,7 +22,7 @@ func (v *validator) validateRules() {
 		}
 	}
 	byPath := rules.ByPath()
-	for _, path := range sortedKeys(v.places.Values) {
+	for _, path := range slices.Sorted(maps.Keys(v.places.Values)) {
 		at := fieldpath.General(path)
 		if rule, ok := byPath[at]; ok && v.decoded(path) {
 			v.applyRule(rule, path, v.places.Values[path])

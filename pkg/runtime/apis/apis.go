@@ -33,13 +33,13 @@ import (
 )
 
 const (
-	// RefreshPeriod is the period of discovery.
-	RefreshPeriod = 30 * time.Second
-	// RetryPeriod is the delay after a failure. It doubles with each failure up to
-	// MaxRetryPeriod, once it has succeeded before.
-	RetryPeriod = time.Second
-	// MaxRetryPeriod is the longest of these periods.
-	MaxRetryPeriod = 5 * time.Second
+	// refreshPeriod is the period of discovery.
+	refreshPeriod = 30 * time.Second
+	// retryPeriod is the delay after a failure. It doubles with each failure up to
+	// maxRetryPeriod, once it has succeeded before.
+	retryPeriod = time.Second
+	// maxRetryPeriod is the longest of these periods.
+	maxRetryPeriod = 5 * time.Second
 	// suspectPause is the shortest time between two refreshes.
 	suspectPause = 2 * time.Second
 )
@@ -124,11 +124,11 @@ func (c *Catalog) Suspect() {
 
 // Run refreshes the catalog until ctx ends.
 func (c *Catalog) Run(ctx context.Context) {
-	retry := RetryPeriod
+	retry := retryPeriod
 	for ctx.Err() == nil {
 		err := c.Refresh(ctx)
 		if err == nil {
-			retry = RetryPeriod
+			retry = retryPeriod
 			c.pause(ctx, suspectPause, nil)
 			c.pause(ctx, c.nextRefresh()-suspectPause, c.suspect)
 			continue
@@ -136,7 +136,7 @@ func (c *Catalog) Run(ctx context.Context) {
 		klog.FromContext(ctx).V(2).Info("Discovery failed", "err", err)
 		c.pause(ctx, retry, nil)
 		if c.Complete() {
-			retry = min(2*retry, MaxRetryPeriod)
+			retry = min(2*retry, maxRetryPeriod)
 		}
 	}
 }
@@ -148,9 +148,9 @@ func (c *Catalog) nextRefresh() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.lacks {
-		return RefreshPeriod
+		return refreshPeriod
 	}
-	c.wait = min(2*c.wait, RefreshPeriod)
+	c.wait = min(2*c.wait, refreshPeriod)
 	return c.wait
 }
 

@@ -205,7 +205,7 @@ func TestDiscoveryIsQuickUntilItSucceeds(t *testing.T) {
 	}
 	waiting()
 	s.down = nil
-	fakeClock.Step(RetryPeriod)
+	fakeClock.Step(retryPeriod)
 	select {
 	case <-c.Changed():
 	case <-time.After(time.Minute):
@@ -279,7 +279,7 @@ func TestSuspicionIsFollowedUp(t *testing.T) {
 	f.step(suspectPause)
 	f.asks() // once for all of them
 	f.step(suspectPause)
-	f.step(RefreshPeriod - suspectPause)
+	f.step(refreshPeriod - suspectPause)
 	f.asks()
 }
 
@@ -289,7 +289,7 @@ func TestWhatIsMissingIsLookedForMoreOften(t *testing.T) {
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.nextRefresh(); got != RefreshPeriod {
+	if got := c.nextRefresh(); got != refreshPeriod {
 		t.Errorf("nothing is missing, and the next refresh is in %v", got)
 	}
 	if c.Missing([]schema.GroupVersionResource{widgets}) == "" {
@@ -304,7 +304,7 @@ func TestWhatIsMissingIsLookedForMoreOften(t *testing.T) {
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.nextRefresh(); got != RefreshPeriod {
+	if got := c.nextRefresh(); got != refreshPeriod {
 		t.Errorf("nothing is missing any more, and the next refresh is in %v", got)
 	}
 }

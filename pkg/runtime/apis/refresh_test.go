@@ -36,7 +36,7 @@ func TestTheMapperFollowsDiscovery(t *testing.T) {
 
 	f.server.serve(widgets)
 	f.step(suspectPause)
-	f.step(RefreshPeriod - suspectPause - time.Millisecond)
+	f.step(refreshPeriod - suspectPause - time.Millisecond)
 	select {
 	case <-f.server.asked:
 		t.Error("the API server is asked before the period is over")

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // Metrics show what is stopped.
@@ -13,9 +15,7 @@ type Metrics struct {
 }
 
 // NewMetrics returns registered metrics, which have no series before something is stopped.
-func NewMetrics(r interface {
-	MustRegister(...metrics.Registerable)
-}) *Metrics {
+func NewMetrics(r telemetry.Registerer) *Metrics {
 	gauge := func(name, help string) *metrics.GaugeVec {
 		return metrics.NewGaugeVec(&metrics.GaugeOpts{Namespace: "kcmd", Name: name, Help: help, StabilityLevel: metrics.ALPHA}, []string{"group", "resource"})
 	}

@@ -42,7 +42,7 @@ type Access struct {
 	user string // of the kubeconfig: the owner of an opaque token
 }
 
-// LoadAccess is LoadConfig that reads the files named in the kubeconfig too, and refuses what
+// LoadAccess is loadConfig that reads the files named in the kubeconfig too, and refuses what
 // cannot work: a certificate that does not belong to its key or has expired, a CA file
 // without a certificate, an empty token file. now is compared with the expiry of
 // certificates. If it fails, the result still has the Files that were found.
@@ -53,7 +53,7 @@ func LoadAccess(from Source, now time.Time) (*Access, error) {
 			return a, fmt.Errorf("loading client configuration: %w", err)
 		}
 	}
-	config, err := LoadConfig(from)
+	config, err := loadConfig(from)
 	if err != nil {
 		return a, err
 	}
@@ -81,7 +81,7 @@ func (a *Access) find(kubeconfig string) error {
 }
 
 // namedIn returns the files that the current context of a kubeconfig names; none if it cannot
-// be read, which LoadConfig reports.
+// be read, which loadConfig reports.
 func (a *Access) namedIn(kubeconfig string) []string {
 	loaded, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -233,14 +232,9 @@ func (a *account) String() string { return metav1.NamespaceSystem + "/" + a.name
 
 // asAccount sends requests with the token of a service account.
 type asAccount struct {
+	layer
 	account *account
-	next    http.RoundTripper
 }
-
-var _ utilnet.RoundTripperWrapper = &asAccount{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *asAccount) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper. A request that is refused because of its token
 // was not carried out: it is sent once more with a new one, if its body can be.

@@ -340,10 +340,10 @@ func TestAMissingAccountIsNoAnswer(t *testing.T) {
 // A request that brings its credentials is sent with them, and needs no token of the account. Pins MGR-51.
 func TestCredentialsOfARequestAreKept(t *testing.T) {
 	var sent []string
-	acts := &asAccount{next: roundTripper(func(req *http.Request) (*http.Response, error) {
+	acts := &asAccount{layer: layer{roundTripper(func(req *http.Request) (*http.Response, error) {
 		sent = append(sent, req.Header.Get("Authorization"))
 		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
-	})}
+	})}}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host/api", nil)
 	if err != nil {
 		t.Fatal(err)

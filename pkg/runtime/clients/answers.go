@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"kcmd.dev/pkg/controller"
 )
@@ -17,12 +16,7 @@ import (
 // answerTransport asks for the metadata alone where a writer reads no more of the answer, see
 // controller.OnlyMetadata. It serves typed clients, which accept protobuf. They know the type that they expect and
 // are not told another: a PartialObjectMetadata has its metadata where every object has it.
-type answerTransport struct{ next http.RoundTripper }
-
-var _ utilnet.RoundTripperWrapper = &answerTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *answerTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+type answerTransport struct{ layer }
 
 // acceptMetadata is preferred to what a client accepts otherwise.
 const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"

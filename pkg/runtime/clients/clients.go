@@ -32,7 +32,7 @@ const (
 
 // Options configure Clients.
 type Options struct {
-	// Base is how to reach the API server, see LoadConfig. Its limits and user agent are
+	// Base is how to reach the API server, see loadConfig. Its limits and user agent are
 	// ignored.
 	Base *rest.Config
 	// Version is part of the user agent. The zero Info means that of the binary.
@@ -216,10 +216,10 @@ func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
 	of.pauses, of.deletions, of.unclear = id.Pauses, id.Deletions, id.UnclearDeletion
 	config := c.config(of, fence, id.Limits)
 	if id.ConsistentLists {
-		config.Transport = &consistentTransport{next: config.Transport}
+		config.Transport = &consistentTransport{layer: layer{config.Transport}}
 	}
 	if id.Observer != nil {
-		config.Transport = &observingTransport{observer: id.Observer, clock: c.options.Clock, next: config.Transport, base: c.path}
+		config.Transport = &observingTransport{observer: id.Observer, clock: c.options.Clock, layer: layer{config.Transport}, base: c.path}
 	}
 	set, err := c.newSet(config, id.Limits)
 	if err != nil {
@@ -239,7 +239,9 @@ type credentials struct {
 	unclear   UnclearDeletion
 }
 
-func (c *Clients) ownCredentials() http.RoundTripper { return &bearer{token: &c.token, next: c.own} }
+func (c *Clients) ownCredentials() http.RoundTripper {
+	return &bearer{token: &c.token, layer: layer{c.own}}
+}
 
 func (c *Clients) credentials(id Identity) credentials {
 	switch {
@@ -260,27 +262,27 @@ func (c *Clients) credentials(id Identity) credentials {
 // config builds the transport of a Set: user agent, answers, token, guard, fence, and the shared
 // transport. The fence is checked last: getting a token can take a while.
 func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
-	base, userAgent := c.options.Base, UserAgent(c.options.Version, id.suffix)
+	base, userAgent := c.options.Base, userAgent(c.options.Version, id.suffix)
 	rt := id.shared
 	if fence != nil && c.options.Recorder != nil {
-		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, next: rt, base: c.path}
+		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, layer: layer{rt}, base: c.path}
 	}
 	if fence != nil {
-		rt = &fencedTransport{fence: fence, next: rt, base: c.path}
+		rt = &fencedTransport{fence: fence, layer: layer{rt}, base: c.path}
 	}
 	if id.deletions != nil {
-		rt = &deletingTransport{deletions: id.deletions, unclear: id.unclear, clock: c.options.Clock, next: rt, base: c.path}
+		rt = &deletingTransport{deletions: id.deletions, unclear: id.unclear, clock: c.options.Clock, layer: layer{rt}, base: c.path}
 	}
 	if id.pauses != nil {
-		rt = &pausedTransport{pauses: id.pauses, next: rt, base: c.path}
+		rt = &pausedTransport{pauses: id.pauses, layer: layer{rt}, base: c.path}
 	}
 	if c.options.ForbiddenManager != "" {
-		rt = &guardedTransport{manager: c.options.ForbiddenManager, next: rt}
+		rt = &guardedTransport{manager: c.options.ForbiddenManager, layer: layer{rt}}
 	}
 	if id.account != nil {
-		rt = &asAccount{account: id.account, next: rt}
+		rt = &asAccount{account: id.account, layer: layer{rt}}
 	}
-	rt = &foreignTransport{next: &answerTransport{next: rt}}
+	rt = &foreignTransport{layer{&answerTransport{layer{rt}}}}
 	return &rest.Config{
 		Host:                      c.host,
 		APIPath:                   base.APIPath,

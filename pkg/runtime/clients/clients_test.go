@@ -33,7 +33,7 @@ func TestUserAgent(t *testing.T) {
 		"kube-controller-manager/v1.36.0 (" + platform + ") kubernetes/012/x":     {GitVersion: "v1.36.0-alpha.1+abc", GitCommit: "012"},
 		"kube-controller-manager/unknown (" + platform + ") kubernetes/unknown/x": {},
 	} {
-		if got := UserAgent(v, "x"); got != want {
+		if got := userAgent(v, "x"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -160,7 +160,7 @@ users: [{name: u, user: {token: t}}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := LoadConfig(Source{Kubeconfig: path, ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/json"})
+	config, err := loadConfig(Source{Kubeconfig: path, ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +170,12 @@ users: [{name: u, user: {token: t}}]
 		t.Fatalf("got %v", config)
 	}
 
-	if _, err := LoadConfig(Source{Kubeconfig: path + ".missing"}); !os.IsNotExist(unwrapAll(err)) {
+	if _, err := loadConfig(Source{Kubeconfig: path + ".missing"}); !os.IsNotExist(unwrapAll(err)) {
 		t.Errorf("missing file: %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_MASTER", "")
-	_, err = LoadConfig(Source{})
+	_, err = loadConfig(Source{})
 	const want = "loading client configuration: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"fmt"
 	goruntime "runtime"
 	"strings"
@@ -27,10 +28,10 @@ type Source struct {
 	AcceptContentTypes string
 }
 
-// LoadConfig reads how to reach the API server. Compression of responses is off, warnings
+// loadConfig reads how to reach the API server. Compression of responses is off, warnings
 // of the API server are dropped. Files that the kubeconfig names are named in the result
 // too; see LoadAccess.
-func LoadConfig(from Source) (*rest.Config, error) {
+func loadConfig(from Source) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags(from.Server, from.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("loading client configuration: %w", err)
@@ -42,16 +43,10 @@ func LoadConfig(from Source) (*rest.Config, error) {
 	return config, nil
 }
 
-// UserAgent returns the user agent of a client with the given suffix.
-func UserAgent(v version.Info, suffix string) string {
+// userAgent returns the user agent of a client with the given suffix.
+func userAgent(v version.Info, suffix string) string {
 	gitVersion, _, _ := strings.Cut(v.GitVersion, "-")
-	if gitVersion == "" {
-		gitVersion = "unknown"
-	}
-	commit := v.GitCommit
-	if commit == "" {
-		commit = "unknown"
-	}
-	commit = commit[:min(len(commit), 7)]
-	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s/%s", component, gitVersion, goruntime.GOOS, goruntime.GOARCH, commit, suffix)
+	commit := cmp.Or(v.GitCommit, "unknown")
+	return fmt.Sprintf("%s/%s (%s/%s) kubernetes/%s/%s", component, cmp.Or(gitVersion, "unknown"),
+		goruntime.GOOS, goruntime.GOARCH, commit[:min(len(commit), 7)], suffix)
 }

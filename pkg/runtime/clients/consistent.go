@@ -4,19 +4,12 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // consistentTransport makes lists from any version consistent reads. A reflector that cannot
 // stream its first list asks for resource version 0, which an API server answers from its
 // watch cache, however old that is: from before writes that a client has seen carried out.
-type consistentTransport struct{ next http.RoundTripper }
-
-var _ utilnet.RoundTripperWrapper = &consistentTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *consistentTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+type consistentTransport struct{ layer }
 
 // RoundTrip implements http.RoundTripper.
 func (t *consistentTransport) RoundTrip(req *http.Request) (*http.Response, error) {

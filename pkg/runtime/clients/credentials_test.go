@@ -74,7 +74,7 @@ func TestWhereTheAPIServerIsFound(t *testing.T) {
 		{Source{Kubeconfig: path, Server: "https://named.test"}, "https://named.test", "t"},
 		{Source{Server: "https://named.test"}, "https://named.test", ""},
 	} {
-		config := must.Get(LoadConfig(tc.from))(t)
+		config := must.Get(loadConfig(tc.from))(t)
 		if config.Host != tc.host || config.BearerToken != tc.token || !config.DisableCompression {
 			t.Errorf("%+v leads to %s with token %q, compressed: %t", tc.from, config.Host, config.BearerToken, !config.DisableCompression)
 		}
@@ -90,7 +90,7 @@ func TestWhereTheAPIServerIsFound(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "pod.test")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	t.Setenv("KUBERNETES_MASTER", "")
-	_, err := LoadConfig(Source{})
+	_, err := loadConfig(Source{})
 	klog.Flush()
 	if err == nil || !strings.Contains(log.String(), podTokenFile) {
 		t.Errorf("got %v; logged is %q", err, log.String())
@@ -111,7 +111,7 @@ func TestWarningsAreDropped(t *testing.T) {
 	path := t.TempDir() + "/kubeconfig"
 	must.Succeed(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\n"+
 		"contexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: 'https://kubeconfig.test'}}]\n"), 0o600))
-	loaded := must.Get(LoadConfig(Source{Kubeconfig: path}))(t)
+	loaded := must.Get(loadConfig(Source{Kubeconfig: path}))(t)
 	c := s.clients(func(o *Options) { o.Base.WarningHandler = loaded.WarningHandler })
 	set := must.Get(c.For(Identity{Name: "x"}, nil))(t)
 	further := must.Get(set.again())(t)

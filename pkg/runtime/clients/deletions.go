@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
@@ -16,21 +15,16 @@ import (
 
 // deletingTransport asks before each deletion, and refuses those that are stopped.
 type deletingTransport struct {
+	layer
 	deletions *controller.Deletions
 	unclear   UnclearDeletion // may be nil
 	clock     clock.PassiveClock
-	next      http.RoundTripper
 	base      string // path before /api and /apis, without trailing slash
 }
 
 // UnclearDeletion is called after a deletion has failed in a way that leaves open whether the API server carried it out.
 // The name is empty for the deletion of a collection; asked is the time at which the deletion was counted.
 type UnclearDeletion func(of schema.GroupResource, namespace, name string, asked time.Time)
-
-var _ utilnet.RoundTripperWrapper = &deletingTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *deletingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *deletingTransport) RoundTrip(req *http.Request) (*http.Response, error) {

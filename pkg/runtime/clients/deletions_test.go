@@ -177,7 +177,7 @@ func (answered) RoundTrip(*http.Request) (*http.Response, error) {
 func BenchmarkDeletionsDisabled(b *testing.B) {
 	for name, rt := range map[string]http.RoundTripper{
 		"without": answered{},
-		"off":     &deletingTransport{deletions: controller.DeletionsBy("c", &counter{off: true}), clock: clock.RealClock{}, next: answered{}},
+		"off":     &deletingTransport{deletions: controller.DeletionsBy("c", &counter{off: true}), clock: clock.RealClock{}, layer: layer{answered{}}},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			b.Run(name+"/"+method, func(b *testing.B) {

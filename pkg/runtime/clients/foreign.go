@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // TokenError is the error of a request that was not sent for want of a token. It does not wrap why there is none:
@@ -29,12 +28,7 @@ func (e *TokenError) NotSent() bool { return true }
 // foreignTransport wraps the transports of a Set that return errors of their own, and strips from these the answers to
 // other requests. The API server answers a request with a response, never with an error, but the cause of a context or
 // of a fence can be any error.
-type foreignTransport struct{ next http.RoundTripper }
-
-var _ utilnet.RoundTripperWrapper = &foreignTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *foreignTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+type foreignTransport struct{ layer }
 
 // RoundTrip implements http.RoundTripper.
 func (t *foreignTransport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -72,9 +72,9 @@ func TestTheCauseOfAnEndIsNoAnswer(t *testing.T) {
 
 // Pins MGR-193.
 func TestTheCauseOfAnEndIsNoAnswerWhileABodyIsRead(t *testing.T) {
-	rt := &foreignTransport{next: roundTripper(func(*http.Request) (*http.Response, error) {
+	rt := &foreignTransport{layer: layer{roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(errForeign)))}, nil
-	})}
+	})}}
 	resp, err := rt.RoundTrip(&http.Request{Method: http.MethodGet})
 	if err != nil {
 		t.Fatal(err)

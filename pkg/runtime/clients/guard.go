@@ -7,24 +7,17 @@ import (
 	"io"
 	"net/http"
 	"sync"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// ErrShrunk is the error of a write that would send an incomplete object.
-var ErrShrunk = errors.New("refused: the object comes from a cache that dropped parts of it, and writing it would delete them; patch it, or read it from the API server first")
+// errShrunk is the error of a write that would send an incomplete object.
+var errShrunk = errors.New("refused: the object comes from a cache that dropped parts of it, and writing it would delete them; patch it, or read it from the API server first")
 
 // guardedTransport refuses to write objects that a field manager manages, which marks those
 // that a cache has shrunk. Elsewhere in an object the name may occur in data of users.
 type guardedTransport struct {
+	layer
 	manager string
-	next    http.RoundTripper
 }
-
-var _ utilnet.RoundTripperWrapper = &guardedTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *guardedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -40,7 +33,7 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	if refused {
 		closeBody(req)
-		return nil, fmt.Errorf("%s %s: body names the field manager %q: %w", req.Method, req.URL.Path, t.manager, ErrShrunk)
+		return nil, fmt.Errorf("%s %s: body names the field manager %q: %w", req.Method, req.URL.Path, t.manager, errShrunk)
 	}
 	return t.next.RoundTrip(req)
 }

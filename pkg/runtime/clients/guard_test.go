@@ -74,9 +74,9 @@ func encodings(t *testing.T, pod *corev1.Pod) map[string]string {
 // send sends a body and returns the error of the guard.
 func send(t *testing.T, method, contentType string, body io.Reader) error {
 	t.Helper()
-	rt := &guardedTransport{manager: mark, next: roundTripper(func(*http.Request) (*http.Response, error) {
+	rt := &guardedTransport{manager: mark, layer: layer{roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{Body: http.NoBody}, nil
-	})}
+	})}}
 	req, err := http.NewRequestWithContext(t.Context(), method, "https://host/api/v1/namespaces/ns/pods", body)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func TestShrunkObjectsAreRefusedAndTheMarkOfAUserIsNot(t *testing.T) {
 	for contentType, body := range encodings(t, shrunk()) {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
-			if err := send(t, method, contentType, strings.NewReader(body)); !errors.Is(err, ErrShrunk) || !strings.Contains(err.Error(), "/api/v1/namespaces/ns/pods") {
+			if err := send(t, method, contentType, strings.NewReader(body)); !errors.Is(err, errShrunk) || !strings.Contains(err.Error(), "/api/v1/namespaces/ns/pods") {
 				t.Errorf("%s as %s: %v", method, contentType, err)
 			}
 		}
@@ -138,7 +138,7 @@ func TestWhatAPatchWritesIsLookedAt(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := send(t, http.MethodPatch, test.contentType, strings.NewReader(test.body))
-			if errors.Is(err, ErrShrunk) != test.refused || err != nil && !test.refused {
+			if errors.Is(err, errShrunk) != test.refused || err != nil && !test.refused {
 				t.Errorf("got %v, refused is to be %v", err, test.refused)
 			}
 		})
@@ -164,7 +164,7 @@ func TestTheGuardReadsBodiesThatCannotBeReadTwice(t *testing.T) {
 		}
 		resp, err := client.Do(req)
 		if refused {
-			if !errors.Is(err, ErrShrunk) {
+			if !errors.Is(err, errShrunk) {
 				t.Errorf("%q: %v", body, err)
 			}
 			continue

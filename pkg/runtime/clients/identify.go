@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -40,10 +39,8 @@ func (w *Write) readBody(req *http.Request) {
 // identify reads names from the beginning of a body.
 func (w *Write) identify(body []byte) {
 	var m objectNames
-	if encoded, ok := bytes.CutPrefix(body, protobufPrefix); ok {
-		raw, _ := fieldOf(encoded, rawField)
-		inner, _ := fieldOf(raw, metadataField)
-		m.readProtobuf(inner)
+	if bytes.HasPrefix(body, protobufPrefix) {
+		m.readProtobuf(protobufField(body, metadataField))
 	} else if w.Verb == verbCreate || bytes.Contains(body, []byte(`"ownerReferences"`)) {
 		m.readJSON(body)
 	}
@@ -70,12 +67,8 @@ func (m *objectNames) readJSON(body []byte) {
 	}
 }
 
-// The numbers of the fields of ObjectMeta and OwnerReference in protobuf.
+// The numbers of the fields of OwnerReference in protobuf.
 const (
-	nameField            protowire.Number = 1
-	generateNameField    protowire.Number = 2
-	ownerReferencesField protowire.Number = 13
-
 	ownerKindField       protowire.Number = 1
 	ownerNameField       protowire.Number = 3
 	ownerVersionField    protowire.Number = 5
@@ -170,56 +163,4 @@ func targetOf(owner metav1.OwnerReference, namespace string) Target {
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(owner.Kind))
 	return Target{Resource: resource.GroupResource(), Namespace: namespace, Name: owner.Name}
-}
-
-// The numbers of the fields of a Status.
-const (
-	messageField protowire.Number = 3
-)
-
-// messageIn finds the message of a Status in the beginning of a response; what is not a Status is
-// a text.
-func messageIn(head []byte, protobuf bool) string {
-	if protobuf {
-		message, wrapped := bytes.CutPrefix(head, protobufPrefix)
-		if !wrapped {
-			return ""
-		}
-		raw, _ := fieldOf(message, rawField)
-		text, _ := fieldOf(raw, messageField)
-		return strings.ToValidUTF8(string(text), "")
-	}
-	d := json.NewDecoder(bytes.NewReader(head))
-	var text string
-	if enter(d, "message") == nil && d.Decode(&text) == nil {
-		return text
-	}
-	return strings.Join(strings.Fields(strings.ToValidUTF8(string(head), "")), " ")
-}
-
-// nameIn finds metadata.name in the beginning of an object, empty if it is not there.
-func nameIn(head []byte, protobuf bool) string {
-	if !protobuf {
-		d := json.NewDecoder(bytes.NewReader(head))
-		if enter(d, "metadata") != nil {
-			return ""
-		}
-		var name string
-		if enter(d, "name") != nil || d.Decode(&name) != nil {
-			return ""
-		}
-		return name
-	}
-	message, wrapped := bytes.CutPrefix(head, protobufPrefix)
-	if !wrapped {
-		return ""
-	}
-	for _, field := range []protowire.Number{rawField, metadataField} {
-		message, _ = fieldOf(message, field)
-	}
-	name, whole := fieldOf(message, nameField)
-	if !whole {
-		return ""
-	}
-	return string(name)
 }

@@ -334,14 +334,9 @@ func (b *watchBody) Close() error {
 // bearer adds the token of the process to requests that have none. The token changes
 // without any effect on connections.
 type bearer struct {
+	layer
 	token *atomic.Pointer[string]
-	next  http.RoundTripper
 }
-
-var _ utilnet.RoundTripperWrapper = &bearer{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,12 +53,9 @@ func protobufManagedBy(encoded []byte, manager string) bool {
 	if envelope.Unmarshal(encoded) != nil || object.Unmarshal(envelope.Raw) != nil {
 		return true
 	}
-	for _, entry := range object.ManagedFields {
-		if entry.Manager == manager && entry.Operation == "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(object.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == manager && entry.Operation == ""
+	})
 }
 
 // managerPath is where an object names its field managers. The asterisk is any index.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
@@ -52,16 +51,11 @@ type Target struct {
 // observingTransport tells an Observer of writes. It is the outermost of the transports that
 // may refuse a write.
 type observingTransport struct {
+	layer
 	observer Observer
 	clock    clock.PassiveClock
-	next     http.RoundTripper
 	base     string // path before /api and /apis, without trailing slash
 }
-
-var _ utilnet.RoundTripperWrapper = &observingTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *observingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -85,11 +79,10 @@ func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error
 		t.observer.Observe(req.Context(), w)
 		return resp, nil
 	}
-	protobuf := strings.Contains(resp.Header.Get("Content-Type"), "protobuf")
-	resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(head []byte) {
-		if failed {
-			w.Message = messageIn(head, protobuf)
-		} else if name := nameIn(head, protobuf); name != "" {
+	resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(body []byte) {
+		if answer := headOf(resp, body); failed {
+			w.Message = answer.message()
+		} else if name := answer.name(); name != "" {
 			w.Name = name
 		}
 		t.observer.Observe(req.Context(), w)
@@ -102,7 +95,7 @@ func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error
 func refused(err error) bool {
 	var paused *controller.PausedError
 	var stopped *controller.StoppedError
-	return errors.Is(err, ErrFenced) || errors.Is(err, ErrShrunk) || errors.As(err, &paused) || errors.As(err, &stopped)
+	return errors.Is(err, ErrFenced) || errors.Is(err, errShrunk) || errors.As(err, &paused) || errors.As(err, &stopped)
 }
 
 // unnamed reports whether the name of the object is in the response only.

@@ -178,7 +178,7 @@ func TestAnObserverIsToldOfWritesWithoutAResponse(t *testing.T) {
 	if len(seen.all) != 4 {
 		t.Fatalf("told %q", seen)
 	}
-	for i, want := range []string{ErrShrunk.Error(), "INTERNAL_ERROR", "enough", "the lease is lost"} {
+	for i, want := range []string{errShrunk.Error(), "INTERNAL_ERROR", "enough", "the lease is lost"} {
 		w := seen.all[i]
 		if w.Code != 0 || !strings.Contains(w.Message, want) {
 			t.Errorf("write %d is %+v, want a message with %q", i, w, want)
@@ -243,7 +243,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	for name, transport := range map[string]http.RoundTripper{
 		"without": discard{},
-		"with":    &observingTransport{observer: nobody{}, clock: clock.RealClock{}, next: discard{}},
+		"with":    &observingTransport{observer: nobody{}, clock: clock.RealClock{}, layer: layer{discard{}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

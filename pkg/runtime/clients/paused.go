@@ -5,22 +5,15 @@ import (
 	"net/http"
 	"strings"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-
 	"kcmd.dev/pkg/controller"
 )
 
 // pausedTransport refuses writes into the namespaces in which an identity is paused.
 type pausedTransport struct {
+	layer
 	pauses *controller.Pauses
-	next   http.RoundTripper
 	base   string // path before /api and /apis, without trailing slash
 }
-
-var _ utilnet.RoundTripperWrapper = &pausedTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *pausedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *pausedTransport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -2,19 +2,15 @@ package clients
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
@@ -34,16 +30,11 @@ type Recorder interface {
 
 // recordingTransport reports writes to a Recorder.
 type recordingTransport struct {
+	layer
 	recorder Recorder
 	clock    clock.PassiveClock
-	next     http.RoundTripper
 	base     string // path before /api and /apis, without trailing slash
 }
-
-var _ utilnet.RoundTripperWrapper = &recordingTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *recordingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -57,15 +48,14 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	case err != nil, leavesOpen(resp.StatusCode, collection):
 		t.recorder.Lost(resource)
 	case resp.StatusCode < http.StatusMultipleChoices:
-		protobuf := strings.Contains(resp.Header.Get("Content-Type"), "protobuf")
-		resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(head []byte) {
-			version := ""
+		resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(body []byte) {
+			answer, version := headOf(resp, body), ""
 			if !collection { // of which the answer is the list as it was before
-				version = versionIn(head, protobuf)
+				version = answer.version()
 			}
 			if made := resp.StatusCode == http.StatusCreated || sent != "" && sent != version; !made {
 				began = time.Time{}
-				if req.Method != http.MethodDelete && deletingIn(head, protobuf) {
+				if req.Method != http.MethodDelete && answer.deleting() {
 					version = "" // it may have removed the last finalizer, and the answer is the object before it was gone
 				}
 			}
@@ -86,10 +76,10 @@ func sentVersion(req *http.Request) string {
 		return ""
 	}
 	defer body.Close()
-	head := heads.Get().(*[headSize]byte)
-	defer heads.Put(head)
-	n, _ := io.ReadFull(body, head[:]) // an error is that there is less
-	return versionIn(head[:n], bytes.HasPrefix(head[:n], protobufPrefix))
+	buffer := heads.Get().(*[headSize]byte)
+	defer heads.Put(buffer)
+	n, _ := io.ReadFull(body, buffer[:]) // an error is that there is less
+	return head{body: buffer[:n], protobuf: bytes.HasPrefix(buffer[:n], protobufPrefix)}.version()
 }
 
 // unrecorded are resources that no controller reads from a cache, or whose creation stores
@@ -181,118 +171,4 @@ func (b *recordedBody) conclude() {
 	b.done(b.buffer[:b.length])
 	heads.Put(b.buffer)
 	b.buffer = nil
-}
-
-// versionIn finds metadata.resourceVersion in the beginning of an object, empty if it is not
-// there.
-func versionIn(head []byte, protobuf bool) string {
-	if protobuf {
-		return protobufVersion(head)
-	}
-	return jsonVersion(json.NewDecoder(bytes.NewReader(head)))
-}
-
-// The numbers of the fields on the way to the resource version: of runtime.Unknown, which
-// every object is wrapped in after a magic number, of every object, and of ObjectMeta.
-const (
-	rawField             protowire.Number = 2
-	metadataField        protowire.Number = 1
-	resourceVersionField protowire.Number = 6
-
-	deletionTimestampField protowire.Number = 9
-)
-
-func protobufVersion(head []byte) string {
-	if version, whole := fieldOf(protobufMetadata(head), resourceVersionField); whole {
-		return string(version)
-	}
-	return ""
-}
-
-// protobufMetadata returns the metadata in the beginning of an object, which can be cut off.
-func protobufMetadata(head []byte) []byte {
-	message, wrapped := bytes.CutPrefix(head, protobufPrefix)
-	if !wrapped {
-		return nil
-	}
-	for _, field := range []protowire.Number{rawField, metadataField} {
-		message, _ = fieldOf(message, field)
-	}
-	return message
-}
-
-// deletingIn reports whether there is a metadata.deletionTimestamp in the beginning of an object.
-func deletingIn(head []byte, protobuf bool) bool {
-	if protobuf {
-		_, there := fieldOf(protobufMetadata(head), deletionTimestampField)
-		return there
-	}
-	d := json.NewDecoder(bytes.NewReader(head))
-	return enter(d, "metadata") == nil && enter(d, "deletionTimestamp") == nil
-}
-
-// fieldOf returns what a message, which can be cut off, holds in a field, and whether all of
-// that is there.
-func fieldOf(message []byte, wanted protowire.Number) (value []byte, whole bool) {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return nil, false
-		}
-		message = message[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
-				return nil, false
-			}
-			message = message[n:]
-			continue
-		}
-		length, n := protowire.ConsumeVarint(message)
-		if n < 0 {
-			return nil, false
-		}
-		message = message[n:]
-		whole = uint64(len(message)) >= length
-		if field == wanted {
-			return message[:min(uint64(len(message)), length)], whole
-		}
-		if !whole {
-			return nil, false
-		}
-		message = message[length:]
-	}
-	return nil, false
-}
-
-var errNotFound = errors.New("there is no such field")
-
-func jsonVersion(d *json.Decoder) string {
-	var version string
-	for _, field := range []string{"metadata", "resourceVersion"} {
-		if err := enter(d, field); err != nil {
-			return ""
-		}
-	}
-	if err := d.Decode(&version); err != nil {
-		return ""
-	}
-	return version
-}
-
-// enter moves a decoder that stands before an object to the value of a field of it.
-func enter(d *json.Decoder, field string) error {
-	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
-		return errors.Join(err, errNotFound)
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil || name == field {
-			return err
-		}
-		var skipped json.RawMessage
-		if err := d.Decode(&skipped); err != nil {
-			return err
-		}
-	}
-	return errNotFound
 }

@@ -177,11 +177,11 @@ func TestTheVersionInACutOffAnswerIsNotGuessed(t *testing.T) {
 	texts := map[bool]string{true: whole.String(), false: `{"kind":"Pod","metadata":{"name":"a","resourceVersion":"123456"}}`}
 	for binary, text := range texts {
 		for n := range len(text) {
-			if got := versionIn([]byte(text[:n]), binary); got != "" && got != "123456" {
+			if got := (head{[]byte(text[:n]), binary}).version(); got != "" && got != "123456" {
 				t.Errorf("of %q: %q", text[:n], got)
 			}
 		}
-		if got := versionIn([]byte(text), binary); got != "123456" {
+		if got := (head{[]byte(text), binary}).version(); got != "123456" {
 			t.Errorf("got %q", got)
 		}
 	}

@@ -13,20 +13,23 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
+// layer is what the transports of this package have in common: each is around another one.
+type layer struct{ next http.RoundTripper }
+
+// WrappedRoundTripper is that of utilnet.RoundTripperWrapper.
+func (l layer) WrappedRoundTripper() http.RoundTripper { return l.next }
+
+var _ utilnet.RoundTripperWrapper = &fencedTransport{}
+
 // minRecheck bounds how often a fence is checked that is past its deadline and not closed.
 const minRecheck = 10 * time.Millisecond
 
 // fencedTransport lets reads pass, and writes while its fence permits them.
 type fencedTransport struct {
+	layer
 	fence Fence
-	next  http.RoundTripper
 	base  string // path before /api and /apis, without trailing slash
 }
-
-var _ utilnet.RoundTripperWrapper = &fencedTransport{}
-
-// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
 func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {

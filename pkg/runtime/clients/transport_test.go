@@ -200,7 +200,7 @@ func TestWritesEndAtADeadlineThatMoves(t *testing.T) {
 			t.Fatalf("deadline of a combination: %v", d)
 		}
 		time.AfterFunc(8*time.Second, func() { fence.set(10 * time.Second) })
-		rt := &fencedTransport{fence: Fences(NewFence(), fence), next: stuck{}}
+		rt := &fencedTransport{fence: Fences(NewFence(), fence), layer: layer{stuck{}}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://host/api/v1/x", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestErrorsOfOthersAreNotTheFences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		rt := &fencedTransport{fence: NewFence(), next: stuck{}}
+		rt := &fencedTransport{fence: NewFence(), layer: layer{stuck{}}}
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://host/api/v1/x", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestTheClientsRefuseShrunkObjects(t *testing.T) {
 			_, updated := typed.Update(t.Context(), incomplete, metav1.UpdateOptions{})
 			_, dynamically := dynamic.Update(t.Context(), &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{})
 			for kind, err := range map[string]error{"create": created, "update": updated, "dynamic update": dynamically} {
-				if !errors.Is(err, ErrShrunk) || !strings.Contains(err.Error(), "/api/v1/namespaces/ns/configmaps") {
+				if !errors.Is(err, errShrunk) || !strings.Contains(err.Error(), "/api/v1/namespaces/ns/configmaps") {
 					t.Errorf("%s: %v", kind, err)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
 
@@ -55,9 +56,9 @@ const (
 func NewRotation(metrics telemetry.Outcomes) *Rotation { return &Rotation{metrics: metrics} }
 
 // Note records an attempt to bring the credentials in use up to date with the files. found
-// are the files that the attempt found, changed is whether they held other credentials, and
-// err is why these are not in use.
-func (r *Rotation) Note(now time.Time, found []string, changed bool, err error) News {
+// are the files that the attempt found, difference is how what they held differs from what was in
+// use, and err is why it is not in use now.
+func (r *Rotation) Note(now time.Time, found []string, difference clients.Difference, err error) News {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.failure
@@ -69,7 +70,7 @@ func (r *Rotation) Note(now time.Time, found []string, changed bool, err error) 
 	case r.failure != "" && r.failure != was:
 		r.metrics.Record(telemetry.Failure, now)
 		return Failed
-	case r.failure == "" && changed:
+	case r.failure == "" && difference != clients.Same:
 		r.renewed++
 		r.last = now
 		r.metrics.Record(telemetry.Success, now)

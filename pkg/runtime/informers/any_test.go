@@ -71,7 +71,7 @@ func TestReleaseStopsAnInformerThatNobodyElseHolds(t *testing.T) {
 
 	s.Release(informer)
 	eventually(t, "the informer to stop", informer.IsStopped)
-	if got := h.Snapshot(); got.Informers != 0 || got.Handlers != 0 {
+	if got := h.snapshot(); got.informers != 0 || got.handlers != 0 {
 		t.Errorf("left are %+v", got)
 	}
 	if !s.Ready() {
@@ -110,7 +110,7 @@ func TestReleaseLeavesTheInformersOfOthers(t *testing.T) {
 	if adds, _ := mine.count(); adds != 1 {
 		t.Errorf("a released handler has seen %d pods", adds)
 	}
-	if got := h.Snapshot(); got.Running != 1 || got.Handlers != 1 {
+	if got := h.snapshot(); got.running != 1 || got.handlers != 1 {
 		t.Errorf("there are %+v", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestInformersOfWhatIsNotServedEndWithTheirLastUser(t *testing.T) {
 			s.StartWithContext(t.Context())
 			eventually(t, "the informer to fail", func() bool { all := h.Status(); return len(all) == 1 && all[0].LastError != "" })
 			s.Close()
-			if got := h.Snapshot().Informers; got != c.left {
+			if got := h.snapshot().informers; got != c.left {
 				t.Errorf("%d informers are left, want %d", got, c.left)
 			}
 		})

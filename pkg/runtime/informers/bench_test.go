@@ -127,7 +127,7 @@ func BenchmarkCachedPod(b *testing.B) {
 	}
 	whole := func(obj any) (any, error) { return obj, nil }
 	for name, transform := range map[string]cache.TransformFunc{
-		"whole": whole, "stripped": StripManagedFields, "shrunk": ShrinkPod, "shrunk and shared": newPodSharing().shrink,
+		"whole": whole, "stripped": stripManagedFields, "shrunk": ShrinkPod, "shrunk and shared": newPodSharing().shrink,
 	} {
 		b.Run(name, func(b *testing.B) {
 			const n = 5000

@@ -50,7 +50,7 @@ func TestReopeningLeaksNothingAndSendsNoRequest(t *testing.T) {
 	if got := len(h.client.Actions()) + len(h.meta.Actions()); got != 6 {
 		t.Errorf("got %d requests, want a list and a watch of each of 3 informers: %v %v", got, h.client.Actions(), h.meta.Actions())
 	}
-	if got, want := h.Snapshot(), (Snapshot{Informers: 3, Running: 3}); got != want {
+	if got, want := h.snapshot(), (snapshot{informers: 3, running: 3}); got != want {
 		t.Errorf("left behind %+v, want %+v", got, want)
 	}
 	goleak.VerifyNone(t, warm)
@@ -80,7 +80,7 @@ func TestCloseWaitsForHandlersAndEndsThem(t *testing.T) {
 		close(closed)
 	}()
 	// The scope lets go of everything before it waits for the handler.
-	eventually(t, "the references to go", func() bool { return h.Snapshot().Handlers == 0 && h.Snapshot().Scopes == 0 })
+	eventually(t, "the references to go", func() bool { return h.snapshot().handlers == 0 && h.snapshot().scopes == 0 })
 	select {
 	case <-closed:
 		t.Fatal("Close returned while a handler was running")
@@ -126,7 +126,7 @@ func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	if err := s.adopt(newHandler(s, w.base, newRecorder(), nil)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a closed scope took a handler: %v", err)
 	}
-	if got := h.Snapshot().Handlers; got != 0 {
+	if got := h.snapshot().handlers; got != 0 {
 		t.Errorf("%d handlers are counted", got)
 	}
 }
@@ -154,7 +154,7 @@ func TestRemovedHandlerIsWaitedForToo(t *testing.T) {
 		s.Close()
 		closed <- left.Load()
 	}()
-	eventually(t, "the scope to let go", func() bool { return h.Snapshot().Scopes == 0 })
+	eventually(t, "the scope to let go", func() bool { return h.snapshot().scopes == 0 })
 	release()
 	if !<-closed {
 		t.Error("Close returned while a removed handler was running")
@@ -192,7 +192,7 @@ func TestClosedScopeIsHarmless(t *testing.T) {
 		t.Errorf("late lister returned %v, %v", list, err)
 	}
 	s.StartWithContext(t.Context())
-	if got := h.Snapshot(); got.Informers != 1 {
+	if got := h.snapshot(); got.informers != 1 {
 		t.Errorf("a closed scope made an informer: %+v", got)
 	}
 	if result := s.WaitForCacheSyncWithContext(t.Context()); result.Err != nil && !errors.Is(result.Err, ErrClosed) {
@@ -220,9 +220,9 @@ func TestPanicIsIsolated(t *testing.T) {
 	startAndSync(t, good)
 
 	err := <-reported
-	var failure *PanicError
+	var failure *panicError
 	if !errors.As(err, &failure) {
-		t.Fatalf("reported %T, want *PanicError", err)
+		t.Fatalf("reported %T, want *panicError", err)
 	}
 	if failure.Scope != "bad" || failure.Value != "boom" || !strings.Contains(string(failure.Stack), "TestPanicIsIsolated") {
 		t.Errorf("report %v does not say who panicked where:\n%s", failure, failure.Stack)

@@ -31,7 +31,7 @@ type cacheClient struct {
 func (c cacheClient) CoreV1() corev1client.CoreV1Interface { return c.core }
 
 // ForCaches returns a client of the same configuration as an ordinary one that fills caches, whose watches of pods
-// return what a cache keeps of them, and the DefaultTransforms that go with it. See package wire.
+// return what a cache keeps of them, and the defaultTransforms that go with it. See package wire.
 func ForCaches(ordinary kubernetes.Interface, config *rest.Config) (kubernetes.Interface, Transforms, error) {
 	shared := newPodSharing()
 	version := corev1.SchemeGroupVersion

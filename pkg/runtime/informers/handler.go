@@ -148,7 +148,7 @@ func (h *handler) call(f func(cache.ResourceEventHandler)) {
 	}
 }
 
-func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicError) {
+func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *panicError) {
 	h.calling.Lock()
 	defer h.calling.Unlock()
 	h.scope.calls.RLock()

@@ -64,6 +64,42 @@ func newHarness(t *testing.T, objects ...runtime.Object) *harness {
 	return h
 }
 
+// snapshot counts what Informers hold.
+type snapshot struct {
+	// informers is the number of shared informers, running that of those started.
+	informers, running int
+	// scopes is the number of open scopes, handlers that of their event handlers.
+	scopes, handlers int
+}
+
+// snapshot returns the current counts.
+func (i *Informers) snapshot() snapshot {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := snapshot{informers: len(i.bases), scopes: len(i.scopes)}
+	for _, b := range i.bases {
+		s.handlers += int(b.handlers.Load())
+		if b.stop != nil {
+			s.running++
+		}
+	}
+	return s
+}
+
+// waitForCacheSync waits, without polling, until every informer that is started now has a
+// complete cache. It returns false if ctx ended first.
+func (h *harness) waitForCacheSync(ctx context.Context) bool {
+	h.mu.Lock()
+	var checkers []cache.DoneChecker
+	for _, b := range h.bases {
+		if b.wanted {
+			checkers = append(checkers, b.informer.HasSyncedChecker())
+		}
+	}
+	h.mu.Unlock()
+	return cache.WaitFor(ctx, "", checkers...)
+}
+
 // open opens a scope that ends with the test and must not see a panic.
 func (h *harness) open(o ScopeOptions) *Scope {
 	h.t.Helper()

@@ -32,7 +32,7 @@ type Options struct {
 	// Nil means no callback.
 	Failed func()
 	// Transforms are applied to typed objects before they are stored. Kinds that are not
-	// listed lose their managedFields. Nil means DefaultTransforms.
+	// listed lose their managedFields. Nil means defaultTransforms.
 	Transforms Transforms
 	// GracePeriod is how long an informer keeps running without a reference. Zero means
 	// DefaultGracePeriod.
@@ -89,7 +89,7 @@ func New(o Options) *Informers {
 		i.failed = func() {}
 	}
 	if i.transforms == nil {
-		i.transforms = DefaultTransforms()
+		i.transforms = defaultTransforms()
 	}
 	if i.grace == 0 {
 		i.grace = DefaultGracePeriod
@@ -138,20 +138,6 @@ func (i *Informers) Shutdown() {
 	for _, b := range i.bases {
 		b.releaseName()
 	}
-}
-
-// WaitForCacheSync waits, without polling, until every informer that is started now has a
-// complete cache. It returns false if ctx ended first.
-func (i *Informers) WaitForCacheSync(ctx context.Context) bool {
-	i.mu.Lock()
-	var checkers []cache.DoneChecker
-	for _, b := range i.bases {
-		if b.wanted {
-			checkers = append(checkers, b.informer.HasSyncedChecker())
-		}
-	}
-	i.mu.Unlock()
-	return cache.WaitFor(ctx, "", checkers...)
 }
 
 // acquire returns the informer of the key, made by create if there is none, and records
@@ -230,11 +216,8 @@ func (i *Informers) wanted(b *base) bool {
 }
 
 func (i *Informers) transformFor(k key) cache.TransformFunc {
-	if k.form == Metadata {
-		return StripManagedFields
-	}
-	if transform, found := i.transforms[k.resource]; found {
+	if transform, found := i.transforms[k.resource]; found && k.form != Metadata {
 		return transform
 	}
-	return StripManagedFields
+	return stripManagedFields
 }

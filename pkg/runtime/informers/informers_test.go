@@ -37,7 +37,7 @@ func TestGracePeriodChangesLive(t *testing.T) {
 	eventually(t, "the grace period to run", h.clock.HasWaiters)
 	idle := h.clock.Now()
 	h.SetGracePeriod(time.Second)
-	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot().Informers == 0 })
+	h.asTimePasses("the informer to be dropped", func() bool { return h.snapshot().informers == 0 })
 	if passed := h.clock.Since(idle); passed >= DefaultGracePeriod {
 		t.Errorf("the informer was dropped after %v only", passed)
 	}
@@ -64,14 +64,14 @@ func TestGracePeriod(t *testing.T) {
 		t.Fatal("a scope opened within the grace period got a cold cache")
 	}
 	h.clock.Step(100 * DefaultGracePeriod)
-	if got := h.Snapshot(); got.Informers != 2 {
+	if got := h.snapshot(); got.informers != 2 {
 		t.Fatalf("a referenced informer was dropped: %+v", got)
 	}
 
 	second.Close()
 	eventually(t, "the grace period to run again", h.clock.HasWaiters)
 	h.clock.Step(DefaultGracePeriod)
-	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot().Informers == 1 })
+	h.asTimePasses("the informer to be dropped", func() bool { return h.snapshot().informers == 1 })
 	eventually(t, "the informer to stop", pods.(*informer).base.informer.IsStopped)
 	if lists := h.requests("list", "pods"); lists != 1 {
 		t.Fatalf("%d lists so far, want 1", lists)
@@ -96,7 +96,7 @@ func TestNeverStartedInformerIsDropped(t *testing.T) {
 	s.Close()
 	eventually(t, "the grace period to run", h.clock.HasWaiters)
 	h.clock.Step(DefaultGracePeriod)
-	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot() == Snapshot{} })
+	h.asTimePasses("the informer to be dropped", func() bool { return h.snapshot() == snapshot{} })
 }
 
 func TestStoppedInformerFreesItsMemory(t *testing.T) {
@@ -182,7 +182,7 @@ func TestShutdownEndsEverything(t *testing.T) {
 	if _, err := informer.AddEventHandler(newRecorder()); err == nil {
 		t.Error("a handler was added to a stopped informer")
 	}
-	if got := h.Snapshot().Handlers; got != 1 {
+	if got := h.snapshot().handlers; got != 1 {
 		t.Errorf("%d handlers, want the one added before", got)
 	}
 	s.Core().V1().Nodes().Informer()
@@ -329,11 +329,11 @@ func TestWaitForAllCaches(t *testing.T) {
 	s.Core().V1().Nodes().Informer() // not started, so not waited for
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if h.WaitForCacheSync(ended) {
+	if h.waitForCacheSync(ended) {
 		t.Error("caches are synced before the list came back")
 	}
 	close(release)
-	if !h.WaitForCacheSync(t.Context()) || !informer.HasSynced() {
+	if !h.waitForCacheSync(t.Context()) || !informer.HasSynced() {
 		t.Error("caches did not sync")
 	}
 }

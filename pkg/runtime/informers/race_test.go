@@ -26,7 +26,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		for ctx.Err() == nil {
 			h.clock.Step(time.Second)
 			h.Status()
-			h.Snapshot()
+			h.snapshot()
 			runtime.Gosched()
 		}
 	})
@@ -41,7 +41,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	group.Wait()
 	cancel()
 	background.Wait()
-	if got := h.Snapshot(); got.Scopes != 0 || got.Handlers != 0 {
+	if got := h.snapshot(); got.scopes != 0 || got.handlers != 0 {
 		t.Errorf("left behind %+v", got)
 	}
 	last := h.open(ScopeOptions{Name: "last"})

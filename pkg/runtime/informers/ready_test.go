@@ -114,7 +114,7 @@ func TestNobodyWaitsForCachesThatWereStopped(t *testing.T) {
 			s := h.open(options)
 			s.Core().V1().Nodes().Informer()
 			s.StartWithContext(t.Context())
-			if behind && !h.WaitForCacheSync(t.Context()) {
+			if behind && !h.waitForCacheSync(t.Context()) {
 				t.Fatal("not synced")
 			}
 			outcome := waiting(t, s)
@@ -236,7 +236,7 @@ func TestCachesOfControllers(t *testing.T) {
 		}
 		s.StartWithContext(t.Context())
 	}
-	if !h.WaitForCacheSync(t.Context()) {
+	if !h.waitForCacheSync(t.Context()) {
 		t.Fatal("not synced")
 	}
 	for _, test := range []struct{ controllers, want []string }{

@@ -102,7 +102,7 @@ func TestResyncGoroutineExistsOnlyWhileNeeded(t *testing.T) {
 	h.clock.Step(minResyncPeriod)
 	h.asTimePasses("a resync", func() bool { return seen.resynced() > 0 })
 	s.Close()
-	if h.clock.HasWaiters() && h.Snapshot().Informers == 0 {
+	if h.clock.HasWaiters() && h.snapshot().informers == 0 {
 		t.Error("a timer survived Close")
 	}
 }

@@ -34,7 +34,7 @@ type ScopeOptions struct {
 	// ResyncPeriod is the period of handlers that ask for none of their own. Zero means
 	// no resync. See SetResyncPeriod.
 	ResyncPeriod time.Duration
-	// OnPanic is called, once and on a goroutine of its own, with a *PanicError when a
+	// OnPanic is called, once and on a goroutine of its own, with a *panicError when a
 	// handler panicked. It may call Close. Nil means that the panic is logged.
 	OnPanic func(error)
 	// Dry makes a scope that holds and starts informers and adds indexes but never calls
@@ -91,8 +91,8 @@ type Scope struct {
 
 var _ controller.Scope = (*Scope)(nil)
 
-// PanicError reports a panic in an event handler.
-type PanicError struct {
+// panicError reports a panic in an event handler.
+type panicError struct {
 	// Scope is the name of the scope, Informer the kind the handler was added to.
 	Scope, Informer string
 	// Value is what the handler panicked with.
@@ -102,12 +102,12 @@ type PanicError struct {
 }
 
 // Error leaves out the stack.
-func (e *PanicError) Error() string {
+func (e *panicError) Error() string {
 	return fmt.Sprintf("event handler of %s for %s panicked: %v", e.Scope, e.Informer, e.Value)
 }
 
-func newPanicError(h *handler, value any) *PanicError {
-	return &PanicError{Scope: h.scope.name, Informer: h.base.key.String(), Value: value, Stack: debug.Stack()}
+func newPanicError(h *handler, value any) *panicError {
+	return &panicError{Scope: h.scope.name, Informer: h.base.key.String(), Value: value, Stack: debug.Stack()}
 }
 
 // NewScope opens a scope. It must be closed.
@@ -283,7 +283,7 @@ func (s *Scope) untilClosed(ctx context.Context) (context.Context, context.Cance
 }
 
 // panicked stops the scope's notifications and reports the first panic.
-func (s *Scope) panicked(err *PanicError) {
+func (s *Scope) panicked(err *panicError) {
 	s.failing.Do(func() {
 		close(s.failure)
 		if s.onPanic == nil {

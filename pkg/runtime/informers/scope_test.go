@@ -130,7 +130,7 @@ func TestStart(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.StartWithContext(ended)
-	if h.Snapshot().Running != 1 {
+	if h.snapshot().running != 1 {
 		t.Error("Start with an ended context started an informer")
 	}
 	startAndSync(t, s)
@@ -141,7 +141,7 @@ func TestStart(t *testing.T) {
 	s.Shutdown()
 	s.Core().V1().Services().Informer()
 	s.StartWithContext(t.Context())
-	if got := h.Snapshot().Running; got != 2 {
+	if got := h.snapshot().running; got != 2 {
 		t.Errorf("%d informers run, want none started after Shutdown", got)
 	}
 }
@@ -171,7 +171,7 @@ func TestInformersStartLate(t *testing.T) {
 	defer s.Close()
 	informer := s.Core().V1().Pods().Informer()
 	s.StartWithContext(t.Context())
-	if got := shared.Snapshot().Running; got != 0 {
+	if got := shared.snapshot().running; got != 0 {
 		t.Fatalf("%d informers run before Informers.Start", got)
 	}
 	shared.Start(t.Context())
@@ -262,7 +262,7 @@ func TestHandlerMayRemoveItself(t *testing.T) {
 	if got := calls.Load(); got != 1 {
 		t.Errorf("called %d times after it removed itself", got-1)
 	}
-	if got := h.Snapshot().Handlers; got != 1 {
+	if got := h.snapshot().handlers; got != 1 {
 		t.Errorf("%d handlers, want 1", got)
 	}
 }
@@ -277,7 +277,7 @@ func TestForeignRegistrationIsRefused(t *testing.T) {
 	if err := a.Core().V1().Pods().Informer().RemoveEventHandler(nil); err == nil {
 		t.Error("removing nothing succeeded")
 	}
-	if got := h.Snapshot().Handlers; got != 1 {
+	if got := h.snapshot().handlers; got != 1 {
 		t.Errorf("%d handlers, want 1", got)
 	}
 }
@@ -286,7 +286,7 @@ func TestSharedInformersAreNotReconfigured(t *testing.T) {
 	h := newHarness(t)
 	informer := h.open(ScopeOptions{Name: "settings"}).Core().V1().Pods().Informer()
 	for name, err := range map[string]error{
-		"transform":     informer.SetTransform(StripManagedFields),
+		"transform":     informer.SetTransform(stripManagedFields),
 		"error handler": informer.SetWatchErrorHandler(func(*cache.Reflector, error) {}),
 		"error handler with context": informer.SetWatchErrorHandlerWithContext(
 			func(context.Context, *cache.Reflector, error) {}),

@@ -248,7 +248,7 @@ func TestSharingChangesNothing(t *testing.T) {
 func TestObjectsOfTwoInformersShare(t *testing.T) {
 	s := newPodSharing()
 	watched := watching(s)
-	jobs := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	jobs := defaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
 	var informers sync.WaitGroup
 	for range 4 {
 		informers.Go(func() {
@@ -334,7 +334,7 @@ func jobOf(t testing.TB, name, cronJob string) *batchv1.Job {
 }
 
 func TestObjectsOfOneControllerShareTheirTemplates(t *testing.T) {
-	transform := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	transform := defaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
 	arrived := func(name, cronJob string) *batchv1.Job {
 		job := jobOf(t, name, cronJob)
 		want := job.DeepCopy()
@@ -360,7 +360,7 @@ func TestObjectsOfOneControllerShareTheirTemplates(t *testing.T) {
 }
 
 func TestASharedObjectIsLeftAlone(t *testing.T) {
-	transform := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	transform := defaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
 	must.Get(transform(jobOf(t, "first", "")))(t)
 	second := jobOf(t, "second", "")
 	second.ManagedFields = nil // as in the cache

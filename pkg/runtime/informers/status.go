@@ -108,26 +108,20 @@ func (b *base) observe(s *Status) {
 	}
 }
 
-// Snapshot counts what Informers hold.
-type Snapshot struct {
-	// Informers is the number of shared informers, Running that of those started.
-	Informers, Running int
-	// Scopes is the number of open scopes, Handlers that of their event handlers.
-	Scopes, Handlers int
-}
-
-// Snapshot returns the current counts.
-func (i *Informers) Snapshot() Snapshot {
+// Count returns how many informers run whose caches have been complete, and how many others run.
+func (i *Informers) Count() (synced, filling int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := Snapshot{Informers: len(i.bases), Scopes: len(i.scopes)}
 	for _, b := range i.bases {
-		s.Handlers += int(b.handlers.Load())
-		if b.stop != nil {
-			s.Running++
+		switch {
+		case b.stop == nil:
+		case b.informer.HasSynced():
+			synced++
+		default:
+			filling++
 		}
 	}
-	return s
+	return synced, filling
 }
 
 // Unsynced lists the informers that run and whose cache has never been complete, sorted.

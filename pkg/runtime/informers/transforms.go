@@ -34,7 +34,7 @@ func Shrunk(obj any) bool {
 // transform may change the object in place; it must accept its own result.
 type Transforms map[schema.GroupVersionResource]cache.TransformFunc
 
-// DefaultTransforms returns what is dropped from each kind, besides managedFields.
+// defaultTransforms returns what is dropped from each kind, besides managedFields.
 //
 // Only pods are shrunk: there are more of them than of any other kind, and no controller here needs
 // most of what a kubelet does. Kinds that carry a pod template keep it, since it is compared and
@@ -68,7 +68,7 @@ type Transforms map[schema.GroupVersionResource]cache.TransformFunc
 // another in each pod, unless a container has SELinux options of its own; of container
 // statuses, the mounts, the images, the ID of the container, since when it runs, and how the
 // one before it ended.
-func DefaultTransforms() Transforms { return transformsWith(newPodSharing()) }
+func defaultTransforms() Transforms { return transformsWith(newPodSharing()) }
 
 func transformsWith(shared *podSharing) Transforms {
 	core, apps, batch := corev1.SchemeGroupVersion.WithResource, appsv1.SchemeGroupVersion.WithResource, batchv1.SchemeGroupVersion.WithResource
@@ -88,17 +88,17 @@ func transformsWith(shared *podSharing) Transforms {
 	}
 }
 
-// StripManagedFields drops managedFields, the largest part of many objects, which no
+// stripManagedFields drops managedFields, the largest part of many objects, which no
 // controller reads. The result can be written back: the API server keeps the managedFields of
 // an object that is updated without any.
-func StripManagedFields(obj any) (any, error) {
+func stripManagedFields(obj any) (any, error) {
 	if object, err := meta.Accessor(obj); err == nil {
 		object.SetManagedFields(nil)
 	}
 	return obj, nil
 }
 
-// ShrinkPod drops from a pod what no controller reads. See DefaultTransforms.
+// ShrinkPod drops from a pod what no controller reads. See defaultTransforms.
 func ShrinkPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -181,12 +181,12 @@ func TestStripManagedFields(t *testing.T) {
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Command: []string{"kept"}}}
 	want := deployment.DeepCopy()
 	want.ManagedFields = nil
-	out, err := StripManagedFields(deployment)
+	out, err := stripManagedFields(deployment)
 	if diff := cmp.Diff(want, out); err != nil || diff != "" {
 		t.Errorf("error %v, diff (-want +got):\n%s", err, diff)
 	}
 	tombstone := cache.DeletedFinalStateUnknown{Key: "a/b"}
-	for name, transform := range map[string]cache.TransformFunc{"strip": StripManagedFields, "shrink": ShrinkPod} {
+	for name, transform := range map[string]cache.TransformFunc{"strip": stripManagedFields, "shrink": ShrinkPod} {
 		if out, err := transform(tombstone); err != nil || out != tombstone {
 			t.Errorf("%s changed a tombstone to %v, error %v", name, out, err)
 		}

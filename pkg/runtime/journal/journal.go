@@ -116,6 +116,3 @@ func (j *Journal) Each(visit func(Record)) {
 		}
 	}
 }
-
-// Failed reports whether the write had no effect, or none that is known.
-func (r *Record) Failed() bool { return r.Code == 0 || r.Code >= 400 }

@@ -172,10 +172,10 @@ func TestAnObserverAddsWhoWroteAndWhy(t *testing.T) {
 	cancel(errors.New("over"))
 	o.Observe(ctx, clients.Write{Verb: "patch", Message: "refused"})
 	got := all(j)
-	if r := got[0]; r.Controller != "a-controller" || r.Term != 7 || r.Generation != 0 || r.Key != "" || r.Failed() {
+	if r := got[0]; r.Controller != "a-controller" || r.Term != 7 || r.Generation != 0 || r.Key != "" || r.Code != 200 {
 		t.Errorf("without work it is %+v", r)
 	}
-	if r := got[1]; r.Generation != 2 || r.Queue != "q" || r.Key != "ns/a" || r.Trigger != "resync" || !r.Failed() {
+	if r := got[1]; r.Generation != 2 || r.Queue != "q" || r.Key != "ns/a" || r.Trigger != "resync" || r.Code != 0 {
 		t.Errorf("with work it is %+v", r)
 	}
 }

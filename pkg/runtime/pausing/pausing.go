@@ -20,6 +20,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // Pause is one place where nothing is written.
@@ -63,9 +64,7 @@ type Pauses struct {
 }
 
 // New returns no pauses. The metric that shows them is registered.
-func New(r interface {
-	MustRegister(...metrics.Registerable)
-}, clk clock.PassiveClock) *Pauses {
+func New(r telemetry.Registerer, clk clock.PassiveClock) *Pauses {
 	p := &Pauses{
 		clock: clk, of: map[string]*controller.Pauses{}, since: map[place]time.Time{},
 		metric: metrics.NewGaugeVec(&metrics.GaugeOpts{

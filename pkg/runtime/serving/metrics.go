@@ -1,6 +1,10 @@
 package serving
 
-import "k8s.io/component-base/metrics"
+import (
+	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/pkg/runtime/telemetry"
+)
 
 // Metrics count the clients of the endpoint.
 type Metrics struct {
@@ -15,9 +19,7 @@ const (
 )
 
 // NewMetrics makes the metrics and registers them.
-func NewMetrics(r interface {
-	MustRegister(...metrics.Registerable)
-}) *Metrics {
+func NewMetrics(r telemetry.Registerer) *Metrics {
 	m := &Metrics{
 		connections: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "kcmd", Subsystem: "serving", Name: "connections", StabilityLevel: metrics.ALPHA,

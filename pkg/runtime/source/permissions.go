@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"slices"
 )
 
 // Permissions of everybody on the machine.
@@ -39,10 +40,5 @@ func PermissionProblem(name string) string {
 }
 
 func holdsSecret(content []byte) bool {
-	for _, mark := range secrets {
-		if bytes.Contains(content, mark) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secrets, func(mark []byte) bool { return bytes.Contains(content, mark) })
 }

@@ -14,9 +14,9 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultSettle  = 100 * time.Millisecond
-	DefaultPoll    = 30 * time.Second
-	DefaultMaxSize = 4 << 20
+	defaultSettle  = 100 * time.Millisecond
+	defaultPoll    = 30 * time.Second
+	defaultMaxSize = 4 << 20
 )
 
 // fallbackPoll is the period of reading where there are no notifications.
@@ -113,7 +113,7 @@ func New(o Options) *Watcher {
 		files:   map[string]*file{},
 	}
 	if w.maxSize <= 0 {
-		w.maxSize = DefaultMaxSize
+		w.maxSize = defaultMaxSize
 	}
 	if w.clock == nil {
 		w.clock = clock.RealClock{}
@@ -165,10 +165,10 @@ func (f *file) readElsewhere(hash string, now time.Time) {
 // the default.
 func (w *Watcher) SetTiming(settle, poll time.Duration) {
 	if settle <= 0 {
-		settle = DefaultSettle
+		settle = defaultSettle
 	}
 	if poll <= 0 {
-		poll = DefaultPoll
+		poll = defaultPoll
 	}
 	w.mu.Lock()
 	w.settle, w.poll = settle, poll

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // Metrics describe the controllers of a process. Their series are bounded by the
@@ -20,9 +22,7 @@ type Metrics struct {
 }
 
 // NewMetrics makes the metrics and registers them.
-func NewMetrics(r interface {
-	MustRegister(...metrics.Registerable)
-}) *Metrics {
+func NewMetrics(r telemetry.Registerer) *Metrics {
 	m := &Metrics{
 		state: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "kcmd", Subsystem: "controller", Name: "state", StabilityLevel: metrics.ALPHA,

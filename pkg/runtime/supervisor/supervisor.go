@@ -1,10 +1,11 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
-	"sort"
+	"slices"
 	"sync"
 	"time"
 
@@ -297,6 +298,6 @@ func (s *Supervisor) Status() []Status {
 	for _, u := range s.units {
 		all = append(all, u.snapshot())
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }

@@ -27,9 +27,9 @@ type Exposition struct {
 	allowed map[string]map[string]sets.Set[string]
 }
 
-// NewExposition reads the options. manifest is the content of the file that
+// newExposition reads the options. manifest is the content of the file that
 // allowListMappingManifest names, if it names one.
-func NewExposition(c v1beta1.Metrics, manifest []byte) (Exposition, error) {
+func newExposition(c v1beta1.Metrics, manifest []byte) (Exposition, error) {
 	e := Exposition{
 		showHidden: c.ShowHiddenMetricsForVersion != "",
 		disabled:   sets.New(c.DisabledMetrics...),
@@ -182,5 +182,5 @@ func ReadExposition(c v1beta1.Metrics) (Exposition, error) {
 		}
 		manifest = content
 	}
-	return NewExposition(c, manifest)
+	return newExposition(c, manifest)
 }

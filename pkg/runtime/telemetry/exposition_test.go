@@ -28,7 +28,7 @@ func full() *Registry {
 
 func exposition(t *testing.T, c v1beta1.Metrics, manifest string) Exposition {
 	t.Helper()
-	e, err := NewExposition(c, []byte(manifest))
+	e, err := newExposition(c, []byte(manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestAllowedValuesOfAManifest(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	for _, bad := range []string{"- a", "test_total: get", "test_total,: get", "a: {b: c}"} {
-		if _, err := NewExposition(c, []byte(bad)); err == nil || !strings.Contains(err.Error(), "allowed label values") {
+		if _, err := newExposition(c, []byte(bad)); err == nil || !strings.Contains(err.Error(), "allowed label values") {
 			t.Errorf("%q: got error %v", bad, err)
 		}
 	}

@@ -21,9 +21,7 @@ const (
 
 // NewOutcomes makes the metrics of one subsystem and registers them. plural and singular name
 // the changes in the help texts.
-func NewOutcomes(r interface {
-	MustRegister(...metrics.Registerable)
-}, subsystem, plural, singular string) Outcomes {
+func NewOutcomes(r Registerer, subsystem, plural, singular string) Outcomes {
 	o := Outcomes{
 		total: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "kcmd", Subsystem: subsystem, Name: "automatic_reloads_total", StabilityLevel: metrics.ALPHA,

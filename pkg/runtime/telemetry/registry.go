@@ -13,6 +13,11 @@ import (
 	"k8s.io/component-base/version"
 )
 
+// Registerer is the part of a registry that metrics of the process need.
+type Registerer interface {
+	MustRegister(...metrics.Registerable)
+}
+
 // Hub gathers the metrics of the process: those of the global registry, which live as
 // long as the process, and those of the registries that are attached at the moment. What
 // is exposed of them can be changed.

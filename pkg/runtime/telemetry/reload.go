@@ -28,9 +28,7 @@ type Reload struct {
 }
 
 // NewReload makes the metrics and registers them.
-func NewReload(r interface {
-	MustRegister(...metrics.Registerable)
-}) *Reload {
+func NewReload(r Registerer) *Reload {
 	m := &Reload{
 		outcomes: NewOutcomes(r, "config", "automatic reloads of the configuration file", "automatic reload of the configuration file"),
 		info: metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,13 +69,5 @@ func isNamed(r metav1.APIResource, name string) bool {
 	if strings.Contains(r.Name, "/") {
 		return false
 	}
-	if r.Name == name || strings.ToLower(r.Kind) == name || r.SingularName == name {
-		return true
-	}
-	for _, short := range r.ShortNames {
-		if short == name {
-			return true
-		}
-	}
-	return false
+	return r.Name == name || strings.ToLower(r.Kind) == name || r.SingularName == name || slices.Contains(r.ShortNames, name)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func toMap(cfg *v1beta1.KubeControllerManagerConfiguration) (map[string]any, err
 // finds none is in the head of the file.
 func (f File) place(said map[string]any, placed map[string][]string) (head []string) {
 	head = slices.Clone(f.Head)
-	for _, path := range sorted(f.Comments) {
+	for _, path := range slices.Sorted(maps.Keys(f.Comments)) {
 		at := path
 		for at != "" && !has(said, at) {
 			at = at[:max(0, strings.LastIndexByte(at, '.'))]
@@ -99,15 +100,6 @@ func (f File) place(said map[string]any, placed map[string][]string) (head []str
 		placed[at] = append(placed[at], f.Comments[path]...)
 	}
 	return head
-}
-
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func has(said map[string]any, path string) bool {

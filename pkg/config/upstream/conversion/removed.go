@@ -1,5 +1,10 @@
 package conversion
 
+import (
+	"maps"
+	"slices"
+)
+
 // Removed is a flag that an earlier release of kube-controller-manager had, and 1.36 does not.
 type Removed struct {
 	// Release is the first release of Kubernetes without the flag.
@@ -17,7 +22,7 @@ func RemovedFlag(name string) (Removed, bool) {
 }
 
 // RemovedFlags are the names of all flags that have been removed.
-func RemovedFlags() []string { return sorted(removedFlags) }
+func RemovedFlags() []string { return slices.Sorted(maps.Keys(removedFlags)) }
 
 // removedFlags are from the release notes of Kubernetes.
 var removedFlags = map[string]Removed{

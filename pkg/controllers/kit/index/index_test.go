@@ -139,7 +139,7 @@ func TestReplicaSets(t *testing.T) {
 	if got := keysOf(owned); err != nil || !slices.Equal(got, []string{"ns/mine"}) {
 		t.Errorf("owned: %v, %v", got, err)
 	}
-	orphans, err := sets.Orphans("o")
+	orphans, err := sets.OwnedByOrOrphans(&appsv1.Deployment{ObjectMeta: objectMeta("o", "d", "y")})
 	if got := keysOf(orphans); err != nil || !slices.Equal(got, []string{"o/orphan"}) {
 		t.Errorf("orphans: %v, %v", got, err)
 	}
@@ -162,11 +162,11 @@ func TestIndexesAreAddedOnce(t *testing.T) {
 
 func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 	informer := podInformer(t, &corev1.Pod{ObjectMeta: objectMeta("ns", "p", "1")})
-	if _, err := (Pods{informer.GetIndexer()}).Orphans("ns"); err == nil {
+	if _, err := (Pods{indexer: informer.GetIndexer()}).Orphans("ns"); err == nil {
 		t.Error("looked up pods without an index")
 	}
 	Ensure(informer, replicaSetsByController, controllerUIDKeys)
-	if _, err := (ReplicaSets{informer.GetIndexer()}).Orphans("ns"); err == nil {
+	if _, err := (ReplicaSets{informer.GetIndexer()}).OwnedByOrOrphans(&appsv1.Deployment{ObjectMeta: objectMeta("ns", "d", "o")}); err == nil {
 		t.Error("took a pod for a ReplicaSet")
 	}
 }

@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,18 +44,7 @@ func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.Repli
 	if err != nil {
 		return nil, err
 	}
-	here := owned[:0]
-	for _, rs := range owned {
-		if rs.Namespace == namespace {
-			here = append(here, rs)
-		}
-	}
-	return here, nil
-}
-
-// Orphans returns the ReplicaSets of a namespace that have no controller.
-func (r ReplicaSets) Orphans(namespace string) ([]*appsv1.ReplicaSet, error) {
-	return Append[*appsv1.ReplicaSet](nil, r.indexer, replicaSetsByController, orphanKey(namespace))
+	return slices.DeleteFunc(owned, func(rs *appsv1.ReplicaSet) bool { return rs.Namespace != namespace }), nil
 }
 
 // OwnedByOrOrphans returns the ReplicaSets that an owner controls or might adopt.

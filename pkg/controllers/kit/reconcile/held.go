@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,9 +48,7 @@ func (h *heldKeys[K]) released(holds func(cause string) bool) []K {
 		if holds(cause) {
 			continue
 		}
-		for key := range keys {
-			all = append(all, key)
-		}
+		all = slices.AppendSeq(all, maps.Keys(keys))
 		delete(h.byCause, cause)
 	}
 	return all

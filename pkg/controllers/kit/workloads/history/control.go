@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,12 +44,9 @@ func (c Control) List(kind string, owner metav1.Object, selector labels.Selector
 	if err != nil {
 		return nil, err
 	}
-	matching := candidates[:0]
-	for _, revision := range candidates {
-		if selector.Matches(labels.Set(revision.Labels)) {
-			matching = append(matching, revision)
-		}
-	}
+	matching := slices.DeleteFunc(candidates, func(revision *appsv1.ControllerRevision) bool {
+		return !selector.Matches(labels.Set(revision.Labels))
+	})
 	Sort(matching)
 	return matching, nil
 }

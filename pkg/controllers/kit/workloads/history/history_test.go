@@ -201,7 +201,7 @@ func TestNew(t *testing.T) {
 	hash := Hash(payload(t, "i"), 0)
 	ref := metav1.GetControllerOf(r)
 	if r.Name != "web-"+hash || r.Namespace != "" || r.Revision != 7 || r.Annotations["note"] != "n" ||
-		len(r.Labels) != 2 || r.Labels["app"] != "a" || r.Labels[HashLabel] != hash ||
+		len(r.Labels) != 2 || r.Labels["app"] != "a" || r.Labels[hashLabel] != hash ||
 		ref == nil || ref.UID != "o" || ref.Kind != "StatefulSet" || ref.APIVersion != "apps/v1" {
 		t.Errorf("got %+v", r)
 	}
@@ -265,7 +265,7 @@ func TestCreate(t *testing.T) {
 			if created := got.Revision == 5; created != test.wantCreated {
 				t.Errorf("created: %v", created)
 			}
-			if created := got.Labels[HashLabel] == Hash(payload(t, "i"), 0); created != test.wantCreated {
+			if created := got.Labels[hashLabel] == Hash(payload(t, "i"), 0); created != test.wantCreated {
 				t.Error("the label of a new revision is not the first hash")
 			}
 		})

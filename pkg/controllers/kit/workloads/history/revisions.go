@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// HashLabel is the label of a revision that holds the hash of its name as it was first made.
-const HashLabel = "controller.kubernetes.io/hash"
+// hashLabel is the label of a revision that holds the hash of its name as it was first made.
+const hashLabel = "controller.kubernetes.io/hash"
 
 // Owner is the owner of a revision.
 type Owner struct {
@@ -31,7 +31,7 @@ func New(owner Owner, template *corev1.PodTemplateSpec, payload []byte, number i
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[HashLabel] = hash
+	labels[hashLabel] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            Name(owner.GetName(), hash),
