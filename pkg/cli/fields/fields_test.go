@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"kcmd.dev/pkg/config/gates"
@@ -12,9 +13,11 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
+var readTree = sync.OnceValues(Tree)
+
 func tree(t *testing.T) *Field {
 	t.Helper()
-	tree, err := Tree()
+	tree, err := readTree()
 	if err != nil {
 		t.Fatal(err)
 	}

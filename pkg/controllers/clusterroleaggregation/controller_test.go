@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -69,69 +67,6 @@ func applied(t *testing.T, env *controllertest.Env) []rbacv1.ClusterRole {
 		all = append(all, body)
 	}
 	return all
-}
-
-// An API server whose watch cache has lost a role sends lists without it. Pins AGG-32.
-func TestASourceThatTheCacheLacksKeepsItsRules(t *testing.T) {
-	edit := aggregating("edit", matching("to", "edit"))
-	edit.Rules = []rbacv1.PolicyRule{on("pods", "get"), on("nodes", "get")}
-	lacking := labelled(role("b", on("nodes", "get")), "to", "edit")
-	for name, test := range map[string]struct {
-		source *rbacv1.ClusterRole // the other one
-		want   [][]rbacv1.PolicyRule
-	}{
-		"AGG-32: the other source is as it was": {source: role("a", on("pods", "get"))},
-		"AGG-32: the other source has changed": {
-			source: role("a", on("pods", "list")),
-			want:   [][]rbacv1.PolicyRule{{on("pods", "list"), on("nodes", "get")}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			source := labelled(test.source, "to", "edit")
-			env := controllertest.New(t, edit, source, lacking)
-			a := must.Get(newAggregator(env.Env, config{}))(t)
-			queue := &controllertest.Queue[string]{}
-			a.queue = queue
-			env.Cache(t, edit, source)
-			must.Succeed(t, a.reconcile(env.Context(), "edit"))
-			var rules [][]rbacv1.PolicyRule
-			for _, body := range applied(t, env) {
-				rules = append(rules, body.Rules)
-			}
-			if diff := cmp.Diff(test.want, rules); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if delay := queue.TakeDelay("edit"); delay != reconcile.RecheckAfter {
-				t.Errorf("it is looked at again after %v: a change of what the cache lacks may come without its old labels", delay)
-			}
-		})
-	}
-}
-
-// Pins AGG-32.
-func TestWithoutTheLiveSourcesNothingIsApplied(t *testing.T) {
-	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))
-	env.Refuse("list clusterroles", errors.New("boom"))
-	if err := a.reconcile(env.Context(), "edit"); err == nil || len(env.Writes()) > 0 {
-		t.Errorf("got %v, requests %v", err, env.Requests())
-	}
-}
-
-// Two roles aggregate each other. The sources of the one that is read second cannot be listed: what it has now does not
-// stand for them. Pins AGG-32.
-func TestWithoutTheLiveSourcesOfASourceNothingIsApplied(t *testing.T) {
-	env, a := start(t,
-		labelled(aggregating("a", matching("to", "a")), "to", "b"), labelled(aggregating("b", matching("to", "b")), "to", "a"),
-		labelled(role("x", on("pods", "get")), "to", "a"), labelled(role("y", on("nodes", "get")), "to", "b"))
-	env.Intercept("list clusterroles", func(action clienttesting.Action) error {
-		if action.(clienttesting.ListAction).GetListRestrictions().Labels.String() == "to=b" {
-			return errors.New("boom")
-		}
-		return nil
-	})
-	if err := a.reconcile(env.Context(), "a"); err == nil || len(env.Writes()) > 0 {
-		t.Errorf("got %v, requests %v", err, env.Requests())
-	}
 }
 
 func TestReconcile(t *testing.T) {
@@ -394,100 +329,6 @@ func TestARoleThatIsGoneIsWaitedFor(t *testing.T) {
 	env.Uncache(t, aggregating("edit"))
 	if err := a.reconcile(env.Context(), "edit"); err != nil {
 		t.Errorf("error is %v once the cache shows that it is gone", err)
-	}
-}
-
-// A change reaches the roles that select the labels before or after it. Pins AGG-25 and AGG-26.
-func TestChangesOfSourcesReachTheRolesThatSelectThem(t *testing.T) {
-	for name, change := range map[string]func(*testing.T, *controllertest.Env){
-		"a source is created": func(t *testing.T, env *controllertest.Env) {
-			create(t, env, labelled(role("new", on("nodes", "get")), "to", "edit"))
-		},
-		"a source is deleted": func(t *testing.T, env *controllertest.Env) {
-			if err := env.Fake.RbacV1().ClusterRoles().Delete(t.Context(), "source", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"a source has other rules": func(t *testing.T, env *controllertest.Env) {
-			update(t, env, labelled(role("source", on("nodes", "get")), "to", "edit"))
-		},
-		"a source loses its label": func(t *testing.T, env *controllertest.Env) {
-			update(t, env, role("source", on("pods", "get")))
-		},
-		"another role gets the label": func(t *testing.T, env *controllertest.Env) {
-			update(t, env, labelled(role("other", on("nodes", "get")), "to", "edit"))
-		},
-		"the role has other rules": func(t *testing.T, env *controllertest.Env) {
-			r := aggregating("edit", matching("to", "edit"))
-			r.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
-			update(t, env, r)
-		},
-		"the role has another selector": func(t *testing.T, env *controllertest.Env) {
-			r := aggregating("edit", matching("to", "nothing"))
-			r.Rules = []rbacv1.PolicyRule{on("pods", "get")}
-			update(t, env, r)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			edit := aggregating("edit", matching("to", "edit"))
-			edit.Rules = []rbacv1.PolicyRule{on("pods", "get")}
-			env, a := start(t, edit, labelled(role("source", on("pods", "get")), "to", "edit"), role("other", on("nodes", "get")))
-			env.Run(t, a)
-			controllertest.Eventually(t, "the first reconcile", func() bool { return a.loop.Inspect().Reconciled >= 1 })
-			change(t, env)
-			controllertest.Eventually(t, "the rules are applied", func() bool {
-				for _, action := range env.Writes() {
-					if action.GetVerb() == "patch" {
-						return true
-					}
-				}
-				return false
-			})
-		})
-	}
-}
-
-// What is forbidden is tried again once the role of the controller changes, and not after its backoff. Pins AGG-26.
-func TestARoleThatMayBeWrittenNowIsTriedAgain(t *testing.T) {
-	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("source", on("pods", "get")), "to", "edit"), role(ownRole))
-	allow := env.Refuse("patch clusterroles edit", errors.New("forbidden"))
-	env.Run(t, a)
-	env.EventuallyAsTimePasses(t, "it has failed often", time.Second, func() bool { return a.loop.Retries("edit") >= 15 }) // the next is in 80 s
-	allow()
-	env.AwaitIdle(t)
-	env.Fake.ClearActions()
-	changed := env.Clock.Now()
-	update(t, env, role(ownRole, on("clusterroles", "escalate")))
-	env.EventuallyAsTimePasses(t, "it is written", 100*time.Millisecond, func() bool {
-		return env.Clock.Since(changed) < 30*time.Second && slices.Contains(env.WriteVerbs(), "patch")
-	})
-}
-
-func create(t *testing.T, env *controllertest.Env, r *rbacv1.ClusterRole) {
-	t.Helper()
-	if _, err := env.Fake.RbacV1().ClusterRoles().Create(t.Context(), r, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func update(t *testing.T, env *controllertest.Env, r *rbacv1.ClusterRole) {
-	t.Helper()
-	if _, err := env.Fake.RbacV1().ClusterRoles().Update(t.Context(), r, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// What concerns no role that aggregates queues nothing. Pins AGG-26.
-func TestChangesThatConcernNoAggregateQueueNothing(t *testing.T) {
-	_, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("source", on("pods", "get")), "to", "edit"))
-	before := a.loop.Inspect().Depth
-	source := labelled(role("source", on("pods", "get")), "to", "edit")
-	annotated := source.DeepCopy()
-	annotated.Annotations = map[string]string{"a": "b"}
-	a.updated(reconcile.Fresh, source, annotated)
-	a.updated(reconcile.Fresh, role("other"), role("other", on("pods", "get")))
-	if got := a.loop.Inspect().Depth; got != before {
-		t.Errorf("%d keys were queued", got-before)
 	}
 }
 

@@ -3,6 +3,7 @@ package disruption
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -157,4 +159,75 @@ func TestWhatMayBeEvictedIsWrittenAtOnce(t *testing.T) {
 			t.Errorf("step %d: written: %+v", n, got)
 		}
 	}
+}
+
+// Pins PDB-6, PDB-10 and PDB-22.
+func TestRunFollowsPodsAndTime(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
+		p.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(start)}
+	}), pod("a"), pod("b"), pod("marked", marked("", 0), func(p *corev1.Pod) { p.Labels = nil }))
+	b.Run(t, b.c)
+	controllertest.Eventually(t, "the budget is accounted for", func() bool { return b.stored(t).ExpectedPods == 2 })
+	if got := b.stored(t); got.CurrentHealthy != 1 || got.DisruptionsAllowed != 0 {
+		t.Errorf("got %+v", got)
+	}
+	b.EventuallyAsTimePasses(t, "the eviction is given up", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
+	if age := b.Clock.Since(start); age < evictionTimeout {
+		t.Errorf("it was given up after %v", age)
+	}
+	b.EventuallyAsTimePasses(t, "the mark is taken off", time.Second, func() bool {
+		p, err := b.Client.CoreV1().Pods("n").Get(b.Context(), "marked", metav1.GetOptions{})
+		return err == nil && markOf(&p.Status).Status == corev1.ConditionFalse
+	})
+	if err := b.Fake.Tracker().Add(pod("c")); err != nil {
+		t.Fatal(err)
+	}
+	b.EventuallyAsTimePasses(t, "the new pod counts", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 2 })
+}
+
+// A budget whose time has come is no failure: it is not delayed by those of others, and delays none. Pins PDB-45.
+func TestBudgetsWhoseTimeHasComeAreNotLimited(t *testing.T) {
+	b := newBench(t)
+	const many = 200 // more than the limit for all failed keys lets through at once
+	for n := range many {
+		if err := b.c.recheck(b.Context(), types.NamespacedName{Namespace: "n", Name: strconv.Itoa(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if depth := b.c.budgetLoop.Inspect().Depth; depth != many {
+		t.Errorf("%d budgets are queued, want %d", depth, many)
+	}
+}
+
+// A record that expires right now has not expired yet, and is looked at again later than now. Pins PDB-45.
+func TestARecordThatExpiresNow(t *testing.T) {
+	b := newBench(t)
+	b.c.recheckAt(b.Key, start)
+	if keys := b.c.recheckLoop.Keys(func(string) bool { return true }); len(keys) != 1 || !keys[0].Until.After(start) {
+		t.Errorf("keys are %+v", keys)
+	}
+}
+
+// TestRunAsksAgainForARememberedScale shows that a remembered scale is not the last word.
+// Pins PDB-42.
+func TestRunAsksAgainForARememberedScale(t *testing.T) {
+	widget := ownedBy("test.kcmd.dev/v1", "Widget", "w")
+	b := newBench(t, budget(maxUnavailable("1")), pod("a", widget))
+	b.serveWidgets(t)
+	b.Run(t, b.c)
+	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
+	controllertest.Eventually(t, "the cache shows the write", func() bool {
+		return b.c.writes.Fresh(budget(maxUnavailable("1"))) == nil && b.Idle()
+	})
+	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
+	b.Clock.Step(2 * writes.Window) // or the next write waits
+	// The cached answer serves the event of this pod; nothing happens after it.
+	if err := b.Fake.Tracker().Add(pod("b", widget)); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "the pod counts", func() bool { return b.stored(t).CurrentHealthy == 2 })
+	if got := b.stored(t); got.ExpectedPods != 100 {
+		t.Fatalf("the scale was asked for: %+v", got)
+	}
+	b.EventuallyAsTimePasses(t, "the new scale is known", 100*time.Millisecond, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
 }

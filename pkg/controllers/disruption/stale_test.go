@@ -7,12 +7,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -165,5 +169,69 @@ func TestAPatchDoesNotProveThatAPodIsGone(t *testing.T) {
 			}
 			b.WantRequests(t, want...)
 		})
+	}
+}
+
+// An evicted pod that the cache of pods shows only later is not counted as healthy, however often the budget is
+// reconciled meanwhile. Pins PDB-48.
+func TestEvictionsAreKeptUntilTheCacheIsAsNew(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
+		p.Status.DisruptedPods = map[string]metav1.Time{"new": metav1.NewTime(start)}
+	}), pod("a"), pod("b"))
+	b.CompleteWrites("poddisruptionbudgets")
+	check := func(healthy int32, evictions int) {
+		t.Helper()
+		b.MustReconcile(t)
+		is := controllertest.MustStored[*policyv1.PodDisruptionBudget](t, b.Env, "n", "pdb")
+		if is.Status.CurrentHealthy != healthy || len(is.Status.DisruptedPods) != evictions {
+			t.Errorf("got %+v, want %d healthy pods and %d evictions", is.Status, healthy, evictions)
+		}
+		b.Cache(t, is)
+		b.Clock.Step(2 * writes.Window)
+	}
+	check(2, 1)
+	b.Cache(t, pod("new", func(p *corev1.Pod) { p.ResourceVersion = "6" }))
+	check(2, 1)
+	b.Cache(t, pod("new", beingDeleted, func(p *corev1.Pod) { p.ResourceVersion = "8" }))
+	check(2, 0)
+}
+
+// versioned is a store that says how new it is.
+type versioned struct {
+	cache.Store
+	version string
+	asked   func()
+}
+
+func (v versioned) LastStoreSyncResourceVersion() string {
+	v.asked()
+	return v.version
+}
+
+// Pins PDB-38.
+func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1")), pod("a"))
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "7", asked: func() {}}})
+	b.c.writes.Wrote(budget(minAvailable("1")), budgetResource, "8")
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
+	}
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("written: %+v", got)
+	}
+}
+
+// TestAWriteThatArrivesDuringTheCheckIsSeen: its echo wakes nobody, so a budget read too
+// early would stay as it was written.
+// Pins PDB-38.
+func TestAWriteThatArrivesDuringTheCheckIsSeen(t *testing.T) {
+	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "8", asked: func() {
+		b.Cache(t, accounted(func(p *policyv1.PodDisruptionBudget) { p.ResourceVersion, p.Status.DisruptionsAllowed = "8", 0 }))
+	}}})
+	b.c.writes.Wrote(budget(minAvailable("1")), budgetResource, "8")
+	b.MustReconcile(t)
+	if got := b.wrote(t); got.DisruptionsAllowed != 2 {
+		t.Errorf("got %+v", got)
 	}
 }

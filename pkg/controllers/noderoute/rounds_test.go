@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
@@ -67,27 +69,39 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 	}
 }
 
+// inBubble has a test run in a synctest bubble: rounds that are ten seconds apart take no time there.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		handlers := utilruntime.ErrorHandlers
+		utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
+		defer func() { utilruntime.ErrorHandlers = handlers }()
+		synctest.Test(t, test)
+	}
+}
+
 // With the gate, the first event has a round at once. Further ones share one of their own, ten seconds
 // later, and so has a failure. Pins ROUTE-11 and ROUTE-26.
 func TestRoundsAfterEventsAreLimited(t *testing.T) {
-	memory := fakecloud.The()
-	memory.Reset()
-	began := time.Now()
-	cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
-		c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
-	})
-	cfg.period = time.Millisecond // has no effect
-	memory.Fail("ListRoutes", errors.New("busy"))
-	env, rounds := run(t, cfg, nodeWith("early", "10.244.5.0/24"))
-	controllertest.Eventually(t, "the routes are listed", func() bool { return rounds() == 1 })
-	memory.Fail("ListRoutes", nil)
-	env.Store(t, nodeWith("late", "10.244.6.0/24"))
-	controllertest.Eventually(t, "both nodes have routes", func() bool {
-		return len(memory.Routes("early")) == 1 && len(memory.Routes("late")) == 1
-	})
-	if took := time.Since(began); took < 9*time.Second || rounds() != 2 {
-		t.Errorf("there were %d rounds within %v", rounds(), took)
-	}
+	inBubble(func(t *testing.T) {
+		memory := fakecloud.The()
+		memory.Reset()
+		began := time.Now()
+		cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+		})
+		cfg.period = time.Millisecond // has no effect
+		memory.Fail("ListRoutes", errors.New("busy"))
+		env, rounds := run(t, cfg, nodeWith("early", "10.244.5.0/24"))
+		controllertest.Eventually(t, "the routes are listed", func() bool { return rounds() == 1 })
+		memory.Fail("ListRoutes", nil)
+		env.Store(t, nodeWith("late", "10.244.6.0/24"))
+		controllertest.Eventually(t, "both nodes have routes", func() bool {
+			return len(memory.Routes("early")) == 1 && len(memory.Routes("late")) == 1
+		})
+		if took := time.Since(began); took < 9*time.Second || rounds() != 2 {
+			t.Errorf("there were %d rounds within %v", rounds(), took)
+		}
+	})(t)
 }
 
 // Routes with the addresses of nodes are deleted before others are created; without them, one does not
@@ -177,27 +191,29 @@ func TestARouteOfANodeThatTheCacheDoesNotShowIsKept(t *testing.T) {
 
 // With the gate, no event follows a round in which the node of a route could not be read. Pins ROUTE-33.
 func TestANodeThatCannotBeReadIsReadAgain(t *testing.T) {
-	memory := fakecloud.The()
-	memory.Reset()
-	memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"})
-	env := controllertest.New(t, nodeWith("there", "10.244.9.0/24"))
-	c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
-		c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
-	})))(t)
-	first := memory.Hold("ListRoutes")
-	t.Cleanup(first.Release)
-	env.Start(t)
-	t.Cleanup(env.Run(t, c))
-	controllertest.Eventually(t, "a round has begun", func() bool { return len(memory.Calls("ListRoutes")) == 1 })
-	reads := 0
-	env.Intercept("list nodes", func(clienttesting.Action) error {
-		if reads++; reads == 1 {
-			return errors.New("busy")
-		}
-		return nil
-	})
-	first.Release()
-	controllertest.Eventually(t, "the route is deleted", func() bool { return len(memory.Calls("DeleteRoute gone")) == 1 })
+	inBubble(func(t *testing.T) {
+		memory := fakecloud.The()
+		memory.Reset()
+		memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"})
+		env := controllertest.New(t, nodeWith("there", "10.244.9.0/24"))
+		c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+		})))(t)
+		first := memory.Hold("ListRoutes")
+		t.Cleanup(first.Release)
+		env.Start(t)
+		t.Cleanup(env.Run(t, c))
+		controllertest.Eventually(t, "a round has begun", func() bool { return len(memory.Calls("ListRoutes")) == 1 })
+		reads := 0
+		env.Intercept("list nodes", func(clienttesting.Action) error {
+			if reads++; reads == 1 {
+				return errors.New("busy")
+			}
+			return nil
+		})
+		first.Release()
+		controllertest.Eventually(t, "the route is deleted", func() bool { return len(memory.Calls("DeleteRoute gone")) == 1 })
+	})(t)
 }
 
 // With the gate, no event follows a round that has failed in part, and the next one may come hours later.
@@ -224,8 +240,7 @@ func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
 			func(env *controllertest.Env, _ string) bool { return len(env.Writes()) == 1 },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each in a cluster of its own, since the second round comes ten seconds after the first
+		t.Run(name, inBubble(func(t *testing.T) {
 			node := nodeWith(name, "10.244.5.0/24")
 			node.Status.Conditions = []corev1.NodeCondition{{
 				Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated",
@@ -244,7 +259,7 @@ func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
 			controllertest.Eventually(t, "the next round makes up for it", func() bool {
 				return controllertest.MustStored[*corev1.Node](t, env, "", name).Status.Conditions[0].Reason == "RouteCreated"
 			})
-		})
+		}))
 	}
 }
 

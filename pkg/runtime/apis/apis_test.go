@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	fakediscovery "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/test/await"
-	"kcmd.dev/test/fakeclient"
 )
 
 var (
@@ -59,7 +59,7 @@ func (s *server) serve(resources ...schema.GroupVersionResource) {
 }
 
 func newServer(resources ...schema.GroupVersionResource) *server {
-	s := &server{FakeDiscovery: fakeclient.New().Discovery().(*fakediscovery.FakeDiscovery), broken: map[schema.GroupVersion]error{}}
+	s := &server{FakeDiscovery: &fakediscovery.FakeDiscovery{Fake: &clienttesting.Fake{}}, broken: map[schema.GroupVersion]error{}}
 	s.serve(resources...)
 	return s
 }

@@ -3,6 +3,7 @@ package conversion
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Row is one setting of upstream and what it is here.
@@ -41,11 +42,13 @@ const (
 	RejectsHigh                     // those above it
 )
 
-// Table returns all settings of Kubernetes 1.36, in the order of upstream's --help.
-func Table() []Row {
+// Table returns all settings of Kubernetes 1.36, in the order of upstream's --help. It is made once, and not to be changed.
+func Table() []Row { return table() }
+
+var table = sync.OnceValue(func() []Row {
 	return slices.Concat(processRows(), servingRows(), nodeRows(), storageRows(), controllerRows(), observabilityRows(),
 		fieldsWithoutFlag())
-}
+})
 
 // Conversion describes how the value is converted, empty if it is copied.
 func (r Row) Conversion() string {

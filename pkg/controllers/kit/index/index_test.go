@@ -9,11 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-
-	"kcmd.dev/test/fakeclient"
 )
 
 func objectMeta(namespace, name string, uid types.UID, refs ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -24,8 +21,13 @@ func controller(kind, name string, uid types.UID) metav1.OwnerReference {
 	return metav1.OwnerReference{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}
 }
 
+// informerOf is an informer of the kind of an object, whose cache the test fills.
+func informerOf(kind runtime.Object) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{}, kind, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+}
+
 func podInformer(t *testing.T, pods ...*corev1.Pod) cache.SharedIndexInformer {
-	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Core().V1().Pods().Informer()
+	informer := informerOf(&corev1.Pod{})
 	for _, pod := range pods {
 		if err := informer.GetStore().Add(pod); err != nil {
 			t.Fatal(err)
@@ -121,7 +123,7 @@ func TestPodsOfAnIncompleteOwnerAreAnError(t *testing.T) {
 
 // Pins WL-10.
 func TestReplicaSets(t *testing.T) {
-	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Apps().V1().ReplicaSets().Informer()
+	informer := informerOf(&appsv1.ReplicaSet{})
 	sets := NewReplicaSets(informer)
 	for _, m := range []metav1.ObjectMeta{
 		objectMeta("ns", "mine", "1", controller("Deployment", "d", "o")),
@@ -173,7 +175,7 @@ func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 
 // Pins WL-11.
 func TestControllerRevisions(t *testing.T) {
-	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Apps().V1().ControllerRevisions().Informer()
+	informer := informerOf(&appsv1.ControllerRevision{})
 	revisions := NewControllerRevisions(informer)
 	for _, m := range []metav1.ObjectMeta{
 		objectMeta("ns", "mine", "1", controller("StatefulSet", "web", "o")),
