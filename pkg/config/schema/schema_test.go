@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -20,17 +21,23 @@ const typesDir = "../v1beta1"
 
 const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
 
+// What is made of the sources of the types is made once.
+var (
+	generated         = sync.OnceValues(func() ([]byte, error) { return Generate(typesDir) })
+	generatedUpstream = sync.OnceValues(GenerateV1alpha1)
+	referenceText     = sync.OnceValues(func() ([]byte, error) { return Reference(typesDir) })
+)
+
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
-	upstream := func(string) ([]byte, error) { return GenerateV1alpha1() }
-	for path, generate := range map[string]func(string) ([]byte, error){
-		filepath.Join("schemas", V1alpha1FileName):        upstream,
-		filepath.Join("schemas", V1alpha1CatalogFileName): upstream,
-		filepath.Join("schemas", FileName):                Generate,
-		filepath.Join("schemas", CatalogFileName):         Generate,
-		filepath.Join("configs", SampleFileName):          Sample,
-		filepath.Join("docs", ReferenceFileName):          Reference,
+	for path, generate := range map[string]func() ([]byte, error){
+		filepath.Join("schemas", V1alpha1FileName):        generatedUpstream,
+		filepath.Join("schemas", V1alpha1CatalogFileName): generatedUpstream,
+		filepath.Join("schemas", FileName):                generated,
+		filepath.Join("schemas", CatalogFileName):         generated,
+		filepath.Join("configs", SampleFileName):          func() ([]byte, error) { return Sample(typesDir) },
+		filepath.Join("docs", ReferenceFileName):          referenceText,
 	} {
-		want, err := generate(typesDir)
+		want, err := generate()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +53,11 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 
 // Whatever field the schema has, the reference has.
 func TestReferenceHasEveryField(t *testing.T) {
-	reference, err := Reference(typesDir)
+	reference, err := referenceText()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := Generate(typesDir)
+	data, err := generated()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,30 +100,30 @@ func TestGenerateNeedsTheTypes(t *testing.T) {
 	}
 }
 
+var compileOnce = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(generated()) })
+
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	data, err := Generate(typesDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compile(t, data)
-}
-
-func compile(t *testing.T, data []byte) *jsonschema.Schema {
-	t.Helper()
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource(FileName, document); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := compiler.Compile(FileName)
+	schema, err := compileOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return schema
+}
+
+func compile(data []byte, err error) (*jsonschema.Schema, error) {
+	if err != nil {
+		return nil, err
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(FileName, document); err != nil {
+		return nil, err
+	}
+	return compiler.Compile(FileName)
 }
 
 func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
@@ -211,7 +218,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 
 // Every leaf has a description that states what a change of it does.
 func TestEveryFieldSaysWhatAChangeDoes(t *testing.T) {
-	data, err := Generate(typesDir)
+	data, err := generated()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +256,7 @@ func checkDescriptions(t *testing.T, schema map[string]any, path string) {
 // 242 gates.
 func TestSchemaIsMadeForEditors(t *testing.T) {
 	for name, generate := range map[string]func() ([]byte, error){
-		"v1beta1": func() ([]byte, error) { return Generate(typesDir) }, "v1alpha1": GenerateV1alpha1,
+		"v1beta1": generated, "v1alpha1": generatedUpstream,
 	} {
 		data, err := generate()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -19,13 +20,15 @@ import (
 
 const v1alpha1Header = "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\nkind: KubeControllerManagerConfiguration\n"
 
+var compileUpstreamOnce = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(generatedUpstream()) })
+
 func compiledUpstream(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	data, err := GenerateV1alpha1()
+	schema, err := compileUpstreamOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return compile(t, data)
+	return schema
 }
 
 // upstreamSample returns a file of the tests of the conversion, without the key around
@@ -214,7 +217,7 @@ func fileSetting(t *testing.T, path string, value any) []byte {
 // walkUpstream visits every object in the schema, with the struct it describes.
 func walkUpstream(t *testing.T, visit func(path string, owner reflect.Type, properties map[string]any)) {
 	t.Helper()
-	data, err := GenerateV1alpha1()
+	data, err := generatedUpstream()
 	if err != nil {
 		t.Fatal(err)
 	}

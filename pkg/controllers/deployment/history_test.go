@@ -1,12 +1,16 @@
 package deployment
 
 import (
+	"errors"
 	"math"
+	"net/http"
 	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -45,5 +49,69 @@ func TestOutdated(t *testing.T) {
 				t.Error("the slice of the caller was changed")
 			}
 		})
+	}
+}
+
+// Pins DEP-28f.
+func TestHistoryStaysWhileTheRolloutRuns(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 9, 9)),
+		makeSet(1, 10, current, noted(revisionAnnotation, "3"), observed(10, 9, 9)), makeSet(2, 0))
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+}
+
+// Pins DEP-19 and DEP-26.
+func TestARequestToRollBackKeepsTheHistoryOfAPausedDeployment(t *testing.T) {
+	for target, want := range map[string][]string{
+		"1":        {"update deployments/status"},
+		"the last": {"delete replicasets", "update deployments/status"}, // ignored
+	} {
+		t.Run(target, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10, image("v9"), paused, annotated(appsv1.DeprecatedRollbackTo, target),
+				func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) }), makeSet(1, 0), makeSet(2, 10, current))
+			h.reconcile(t)
+			h.WantRequests(t, want...)
+		})
+	}
+}
+
+// Pins DEP-60.
+func TestDeleteOfHistoryNamesTheUID(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 10, 10)),
+		makeSet(1, 10, current, noted(revisionAnnotation, "3")), makeSet(2, 0))
+	h.reconcile(t)
+	deletion := h.Fake.Actions()[0].(clienttesting.DeleteAction).GetDeleteOptions()
+	h.WantRequests(t, "delete replicasets", "update deployments/status")
+	if deletion.Preconditions == nil || ptr.Deref(deletion.Preconditions.UID, "") != "web-2" || deletion.PropagationPolicy != nil {
+		t.Errorf("options are %+v", deletion)
+	}
+}
+
+// Pins DEP-60.
+func TestHistoryThatIsGoneAlreadyIsNoFailure(t *testing.T) {
+	for name, err := range map[string]error{
+		"gone":      apierrors.NewNotFound(replicaSetResource, "web-2"),
+		"recreated": apierrors.NewConflict(replicaSetResource, "web-2", errors.New("precondition failed: UID")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 10, 10)),
+				makeSet(1, 10, current, noted(revisionAnnotation, "3")), makeSet(2, 0))
+			h.Refuse("delete replicasets", err)
+			h.reconcile(t)
+			h.WantRequests(t, "delete replicasets", "update deployments/status")
+		})
+	}
+}
+
+// Pins WL-117.
+func TestTheAnswerOfAProxyIsNoDeletion(t *testing.T) {
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", replicaSetResource, "web-2", "404 page not found", 0, true)
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 10, 10)),
+		makeSet(1, 10, current, noted(revisionAnnotation, "3")), makeSet(2, 0))
+	h.Refuse("delete replicasets", ofAProxy)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, ofAProxy) {
+		t.Errorf("got %v", err)
 	}
 }

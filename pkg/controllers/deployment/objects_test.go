@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -173,4 +174,12 @@ func names(sets []*appsv1.ReplicaSet) []string {
 		all = append(all, rs.Name)
 	}
 	return all
+}
+
+var current = scaledFor("10", "13")
+
+func version(rv string) setChange { return func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = rv } }
+
+func hashName(d *appsv1.Deployment) string {
+	return "web-" + podtemplate.Hash(&d.Spec.Template, d.Status.CollisionCount)
 }

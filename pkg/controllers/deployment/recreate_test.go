@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -161,6 +162,81 @@ func TestNothingIsRecreatedWithoutAnAnswer(t *testing.T) {
 			h.reconcile(t)
 			if rs := h.set(t, hashName(h.deployment(t))); sizeOf(rs) != 3 {
 				t.Errorf("the new ReplicaSet has %d", sizeOf(rs))
+			}
+		})
+	}
+}
+
+// Pins DEP-29.
+func TestRecreateWaitsForOldPods(t *testing.T) {
+	old := makeSet(1, 10, current)
+	h := newHarness(t, makeDeployment(10, recreating, image("v2")), old, podOf(old, "running", corev1.PodRunning), podOf(old, "done", corev1.PodSucceeded))
+	h.reconcile(t)
+	h.WantRequests(t, "update replicasets", "update deployments/status")
+	h.WantEvents(t, "Normal ScalingReplicaSet Scaled down replica set web-1 from 10 to 0")
+
+	h.reconcile(t)
+	h.WantRequests(t)
+	// The status leaves terminating pods out, so the pods themselves are looked at.
+	h.changed(t, "web-1", observed(0, 0, 0))
+	h.Clock.Step(time.Second)
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+
+	if err := h.Fake.CoreV1().Pods(namespace).Delete(h.Context(), "running", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.reconcile(t)
+	h.WantRequests(t, "list replicasets", "list pods", "create replicasets", "update deployments/status")
+	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set "+hashName(h.deployment(t))+" from 0 to 10")
+}
+
+// A ReplicaSet whose controller has not seen that it was scaled down may be given its pods right now. Pins DEP-64.
+func TestRecreateWaitsUntilTheOldSetsWereSeen(t *testing.T) {
+	unseen := func(rs *appsv1.ReplicaSet) { rs.Status = appsv1.ReplicaSetStatus{} }
+	h := newHarness(t, makeDeployment(10, recreating, image("v2")), makeSet(1, 10, current, unseen))
+	h.reconcile(t)
+	h.WantRequests(t, "update replicasets web-1", "update deployments/status")
+	h.reconcile(t)
+	h.WantRequests(t)
+	h.changed(t, "web-1", observed(0, 0, 0))
+	h.reconcile(t)
+	h.WantRequests(t, "list replicasets", "list pods", "create replicasets", "update deployments/status")
+}
+
+// Pins DEP-29.
+func TestRecreateScalesUpAnEarlierSet(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, recreating), makeSet(1, 0), makeSet(2, 0))
+	h.reconcile(t)
+	h.WantRequests(t, "update replicasets", "list replicasets", "list pods", "update replicasets", "update deployments/status")
+	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set web-1 from 0 to 10")
+}
+
+func TestWhichPodsHoldARecreationUp(t *testing.T) {
+	old := makeSet(1, 0)
+	running := func(rs *appsv1.ReplicaSet) *corev1.Pod { return podOf(rs, "p", corev1.PodRunning) }
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"DEP-15: running":       {running(old), true},
+		"DEP-15: pending":       {podOf(old, "p", corev1.PodPending), true},
+		"DEP-15: unknown":       {podOf(old, "p", corev1.PodUnknown), true},
+		"being deleted":         {controllertest.Changed(running(old), controllertest.Terminating), true},
+		"has other labels":      {controllertest.Changed(running(old), controllertest.Labeled(nil)), true},
+		"DEP-56: ended":         {podOf(old, "p", corev1.PodFailed), false},
+		"DEP-15: orphan":        {controllertest.Changed(running(old), controllertest.Orphaned), false},
+		"of the new one":        {running(makeSet(2, 0)), false},
+		"DEP-15: of a namesake": {running(makeSet(1, 0, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" })), false},
+		"in another place":      {controllertest.Changed(running(old), func(p *corev1.Pod) { p.Namespace = "elsewhere" }), false},
+		"of an unknown one":     {running(makeSet(7, 0)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, tc.pod)
+			h.CatchUp(t)
+			r := &reconciliation{deploymentController: h.c, sets: currentAnd(makeSet(2, 0), old)}
+			if got, err := r.oldPodsRun(); err != nil || got != tc.want {
+				t.Errorf("old pods run: %t, %v", got, err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"maps"
 	"testing"
 
@@ -102,4 +103,30 @@ func TestLastRevision(t *testing.T) {
 			t.Errorf("%s: lastRevision() = %d, want %d", name, got, tc.want)
 		}
 	}
+}
+
+// Pins DEP-19 and DEP-30.
+func TestRollback(t *testing.T) {
+	request := annotated(appsv1.DeprecatedRollbackTo, "1")
+	h := newHarness(t, makeDeployment(10, image("v2"), request), makeSet(1, 0), makeSet(2, 10, current))
+	h.reconcile(t)
+	// The revision is written before the Deployment itself, without a conflict.
+	h.WantRequests(t, "update deployments/status", "update deployments")
+	h.WantEvents(t, `Normal DeploymentRollback Rolled back deployment "web" to revision 1`)
+	d := h.deployment(t)
+	if d.Spec.Template.Spec.Containers[0].Image != "v1" || d.Annotations[appsv1.DeprecatedRollbackTo] != "" {
+		t.Errorf("image %s, annotations %v", d.Spec.Template.Spec.Containers[0].Image, d.Annotations)
+	}
+}
+
+// Pins DEP-30.
+func TestRollbackIsOnlyAnnouncedOnceWritten(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, image("v2"), annotated(appsv1.DeprecatedRollbackTo, "1", revisionAnnotation, "2"), progressFor("True", reasonFound, 0)),
+		makeSet(1, 0), makeSet(2, 10, current))
+	h.Refuse("update deployments", errors.New("boom"))
+	h.CatchUp(t)
+	if err := h.Reconcile(); err == nil {
+		t.Error("the failure is lost")
+	}
+	h.WantEvents(t)
 }

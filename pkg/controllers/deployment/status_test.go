@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -8,7 +9,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/controllertest"
 )
 
 // condition makes a condition that was set an hour before now and updated a minute before.
@@ -184,4 +190,95 @@ func TestReplicaFailure(t *testing.T) {
 		!got.LastUpdateTime.Time.Equal(birth) || !got.LastTransitionTime.Time.Equal(birth) {
 		t.Errorf("failure is %+v", got)
 	}
+}
+
+// Pins DEP-47.
+func TestConditionsOfOthersStay(t *testing.T) {
+	mine := condition("Mine", "Unknown", "Because")
+	h := newHarness(t, makeDeployment(10, image("v2")), makeSet(1, 10, current))
+	h.reconcile(t)
+	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) {
+		d.Status.Conditions = append([]appsv1.DeploymentCondition{mine}, d.Status.Conditions...)
+	})
+	available := func(n int32) setChange {
+		return func(rs *appsv1.ReplicaSet) { observed(sizeOf(rs), n, n)(rs) }
+	}
+	for n := range int32(3) {
+		h.changed(t, hashName(h.deployment(t)), available(n+1))
+		h.reconcile(t)
+		h.Clock.Step(statusWindow)
+		h.reconcile(t)
+	}
+	d := h.deployment(t)
+	if got := findCondition(d.Status.Conditions, "Mine"); got == nil || !semanticEqual(*got, mine) || d.Status.UpdatedReplicas == 0 {
+		t.Errorf("status is %+v", d.Status)
+	}
+}
+
+// Pins DEP-28e and DEP-63.
+func TestStatusIsWrittenWhenOldSetsCannotBeScaled(t *testing.T) {
+	h := newHarness(t, makeDeployment(10), makeSet(1, 3, current, noted(revisionAnnotation, "3")), makeSet(2, 10, current))
+	h.Refuse("update replicasets", errors.New("boom"))
+	h.CatchUp(t)
+	if err := h.Reconcile(); err == nil {
+		t.Error("the failure is lost")
+	}
+	h.WantRequests(t, "update replicasets", "update deployments/status")
+}
+
+// An API server that does not know a number drops it, and an update without effect is no event. Pins DEP-65.
+func TestTheDeadlineIsWatchedThoughTheStatusIsNotStored(t *testing.T) {
+	stuck := makeDeployment(10, counts(10, 10, 5, 5), annotated(revisionAnnotation, "1"),
+		conditions(condition("Available", "False", reasonUnavailable), progressing("True", reasonUpdated, "", now.Add(-time.Minute))))
+	h := newHarness(t, stuck, makeSet(1, 10, current, observed(10, 5, 5)))
+	h.c.owners.Queue = h.Queued
+	h.Fake.PrependReactor("update", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, h.deployment(t), nil
+	})
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+	if wait := h.Queued.TakeDelay(key); wait != 541*time.Second {
+		t.Errorf("it is looked at again in %v", wait)
+	}
+}
+
+// Pins DEP-59.
+func TestGradualChangesAreWrittenOncePerWindow(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, counts(10, 10, 0, 0), conditions(condition("Available", "False", reasonUnavailable))),
+		makeSet(1, 10, current, observed(10, 0, 0)))
+	h.reconcile(t) // notes the new ReplicaSet
+	h.Clock.Step(time.Second)
+	written := 0
+	for ready := int32(1); ready <= 7; ready++ {
+		h.changed(t, "web-1", observed(10, ready, ready))
+		h.reconcile(t)
+		written += len(h.Requests())
+		h.Clock.Step(10 * time.Millisecond)
+	}
+	// The reason turns to ReplicaSetUpdated with the first; the rest can wait.
+	if written != 1 {
+		t.Errorf("%d writes for 7 changes within a window, want 1", written)
+	}
+	h.changed(t, "web-1", observed(10, 8, 8))
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status") // minimum availability
+	end := h.Clock.Now().Add(statusWindow)
+	for available := int32(8); h.Clock.Now().Before(end); available = 17 - available {
+		h.changed(t, "web-1", observed(10, 9, available))
+		h.reconcile(t)
+		h.WantRequests(t) // they keep changing
+		h.Clock.Step(writes.CountsQuiet / 2)
+	}
+	h.changed(t, "web-1", observed(10, 9, 9))
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+	h.changed(t, "web-1", observed(10, 8, 8))
+	h.reconcile(t)
+	h.WantRequests(t)
+	h.Clock.Step(writes.CountsQuiet)
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status") // they do not change any more
+	h.changed(t, "web-1", observed(10, 10, 10))
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status") // complete
 }

@@ -197,3 +197,14 @@ func withPods(count int, objects ...runtime.Object) []runtime.Object {
 	}
 	return objects
 }
+
+type edit = func(*autoscalingv2.HorizontalPodAutoscaler)
+
+// sync waits until the cache shows the autoscaler.
+func (h *harness) sync(t testing.TB, want *autoscalingv2.HorizontalPodAutoscaler) {
+	t.Helper()
+	controllertest.Eventually(t, "the cache follows", func() bool {
+		got, err := h.c.autoscalers.HorizontalPodAutoscalers("ns").Get("web")
+		return err == nil && len(got.Status.Conditions) == len(want.Status.Conditions) && got.Status.DesiredReplicas == want.Status.DesiredReplicas
+	})
+}

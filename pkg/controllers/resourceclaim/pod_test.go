@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controller"
@@ -233,70 +228,6 @@ func TestAWriteThatIsNotFoundIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// The cache shows nothing of what is written. Pins RCLM-33 and RCLM-50.
-func TestAStaleCacheCausesNoSecondClaim(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-	s.MustReconcile(t)
-	s.WantRequests(t, creating, recording)
-	s.MustReconcile(t)
-	s.WantRequests(t, recording)
-
-	s.Env.CatchUp(t, &corev1.Pod{}) // the name arrives before the claim
-	s.MustReconcile(t)
-	s.WantRequests(t)
-
-	s.Succeed(s.c.HandOver())
-	s.succeed(t, defaults)
-	s.MustReconcile(t)
-	s.WantRequests(t)
-
-	s.CatchUp(t)
-	s.MustReconcile(t)
-	s.WantRequests(t)
-}
-
-// A pod is replaced by one of the same name; the claim of the first is still being freed. Pins RCLM-50.
-func TestTheClaimOfAFormerPodDoesNotMakeThatOfTheNextForgotten(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-	s.MustReconcile(t)
-	s.WantRequests(t, creating, recording)
-	h := handlersOf(s)
-	former := claim(generatedFor("former", "gpu"))
-	h.claims.OnUpdate(former, former)
-	h.claims.OnDelete(former)
-	h.pods.OnDelete(pod(with(ofTemplate("gpu", "template")), uid[*corev1.Pod]("former")))
-	s.MustReconcile(t)
-	s.WantRequests(t, recording)
-}
-
-// The claim comes and goes while the watch of claims is broken: no event reports it. Pins RCLM-61.
-func TestAClaimThatTheCacheNeverShows(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-	s.MustReconcile(t)
-	s.Env.CatchUp(t, &corev1.Pod{})
-	s.MustReconcile(t)
-	if queued := s.Queued.Take(); !slices.Equal(queued, []string{"pod:ns/pod in 10s"}) {
-		t.Errorf("queued %q", queued)
-	}
-	s.Remove(t, stored(t, s, "pod-gpu-1"))
-	s.NextVersion() // that of the deletion
-	s.CatchUp(t)
-	s.MustReconcile(t)
-	wantStatuses(t, s, []string{"gpu", "pod-gpu-2"})
-}
-
-// Pins RCLM-31 and RCLM-50.
-func TestAFreshClaimThatIsDeletedIsCreatedAgain(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-	s.MustReconcile(t)
-	s.Remove(t, stored(t, s, "pod-gpu-1"))
-	s.NextVersion() // that of the deletion
-	s.CatchUp(t)
-	s.MustReconcile(t)
-	s.WantRequests(t, "get resourceclaims pod-gpu-1", creating, recording)
-	wantStatuses(t, s, []string{"gpu", "pod-gpu-2"})
-}
-
 // A predecessor in another process recorded a claim that the cache does not show. Pins RCLM-51.
 func TestARecordedClaimThatIsNotCachedIsLookedUpLive(t *testing.T) {
 	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template")), recorded("gpu", "claim")), template(), claim(generatedFor("pod", "gpu")))
@@ -311,104 +242,6 @@ func TestARecordedClaimThatIsNotCachedIsLookedUpLive(t *testing.T) {
 	s.WantRequests(t, "get resourceclaims claim")
 }
 
-// Pins RCLM-50.
-func TestAClaimWhoseCreationMayHaveSucceededIsNotCreatedAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err      error
-		succeeds bool
-		requests []string
-	}{
-		"it did":     {errors.New("the connection broke"), true, []string{"list resourceclaims", recording}},
-		"it did not": {apierrors.NewTimeoutError("slow", 1), false, []string{"list resourceclaims", creating, recording}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-			allow := s.Refuse(creating, tc.err)
-			if err := s.Reconcile(); err == nil {
-				t.Fatal("no error")
-			}
-			allow()
-			s.RecordedEvents()
-			if tc.succeeds {
-				s.Store(t, claim(generatedFor("pod", "gpu"), named("pod-gpu-x")), claim(generatedFor("another", "gpu"), named("pod-gpu-y")))
-			}
-			s.Requests()
-			s.Succeed(s.c.HandOver())
-			s.succeed(t, defaults)
-			s.MustReconcile(t) // while it may take effect
-			s.WantRequests(t)
-			s.Queued.Want(t, "pod:ns/pod in 1s")
-			s.Clock.Step(settling)
-			s.MustReconcile(t)
-			s.WantRequests(t, tc.requests...)
-			if tc.succeeds {
-				wantStatuses(t, s, []string{"gpu", "pod-gpu-x"})
-			}
-			s.MustReconcile(t)
-			s.WantRequests(t, recording)
-		})
-	}
-}
-
-// Pins RCLM-64.
-func TestDoubtsAboutOwnersThatAreGone(t *testing.T) {
-	for name, tc := range map[string]struct {
-		owner  types.UID
-		cached runtime.Object // nil if it is not
-		gone   bool
-		after  time.Duration
-		want   bool
-	}{
-		"a pod is cached":                      {"pod", pod(), false, time.Hour, true},
-		"a group is cached":                    {"group", group(), false, time.Hour, true},
-		"another group is cached":              {"another", group(), false, time.Hour, false},
-		"the cache lacks it":                   {"pod", nil, false, doubtTTL - 1, true},
-		"the cache lacks it for long":          {"pod", nil, false, doubtTTL, false},
-		"it was deleted before the succession": {"pod", pod(), true, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, gated, podKey)
-			doubted := func() bool {
-				_, ok := s.c.memory.doubts.age(tc.owner)
-				return ok
-			}
-			s.c.memory.doubt(tc.owner)
-			if !doubted() {
-				t.Fatal("there is no doubt")
-			}
-			s.Clock.Step(tc.after)
-			if tc.cached != nil {
-				s.Cache(t, tc.cached)
-			}
-			left := s.c.HandOver()
-			if tc.gone {
-				left.gone[tc.owner] = s.Clock.Now()
-			}
-			s.Succeed(left)
-			s.succeed(t, gated)
-			if doubted() != tc.want {
-				t.Errorf("there is a doubt: %t", doubted())
-			}
-		})
-	}
-}
-
-// Pins RCLM-64.
-func TestAnOwnerThatIsDeletedDuringACreate(t *testing.T) {
-	p := pod(with(ofTemplate("gpu", "template")))
-	s := begin(t, defaults, podKey, p, template())
-	s.Fake.PrependReactor("create", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
-		s.c.podGone(p)
-		return true, nil, errors.New("the connection broke")
-	})
-	if err := s.Reconcile(); err == nil {
-		t.Fatal("no error")
-	}
-	if left := s.c.memory.doubts.state(); len(left) > 0 {
-		t.Errorf("doubts are left: %v", left)
-	}
-}
-
 // A claim may say that it belongs to a pod of another namespace. Pins RCLM-63.
 func TestAClaimOfAnotherNamespaceIsNotThatOfThePod(t *testing.T) {
 	foreign := claim(generatedFor("pod", "gpu"), named("foreign"), func(c *resourcev1.ResourceClaim) { c.Namespace = "other" })
@@ -419,26 +252,6 @@ func TestAClaimOfAnotherNamespaceIsNotThatOfThePod(t *testing.T) {
 	s.Queued.Clear()
 	s.c.enqueueGeneratedFor(reconcile.Backlog, pod())
 	s.Queued.Want(t)
-}
-
-// The claim cannot have been created, so that nothing is to be found out before the next attempt. Pins RCLM-50.
-func TestAClaimThatWasNotSentIsCreatedAtOnce(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"its namespace is paused": &controller.PausedError{Namespace: "ns"},
-		"nobody listens":          syscall.ECONNREFUSED,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-			allow := s.Refuse(creating, refusal)
-			if err := s.Reconcile(); !errors.Is(err, refusal) {
-				t.Fatalf("got %v", err)
-			}
-			allow()
-			s.Requests()
-			s.MustReconcile(t)
-			s.WantRequests(t, creating, recording)
-		})
-	}
 }
 
 // Pins RCLM-18g, RCLM-18i and RCLM-28.
@@ -460,163 +273,6 @@ func TestARefusedClaim(t *testing.T) {
 	want := []string{"admin_access=true status=failure 1", "admin_access=true status=success 1"}
 	if got := s.Series(t, "resourceclaim_controller_creates_total"); !slices.Equal(got, want) {
 		t.Errorf("counted %q", got)
-	}
-}
-
-func TestReserve(t *testing.T) {
-	const reserving = "update resourceclaims/status claim"
-	onNode := controllertest.OnNode("node")
-	static := with(ofClaim("gpu", "claim"))
-	for name, tc := range map[string]struct {
-		config   config
-		objects  []runtime.Object
-		requests []string
-		want     []consumer
-		err      string
-	}{
-		"RCLM-21: allocated":                   {defaults, []runtime.Object{pod(onNode, static), claim(inUse())}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
-		"RCLM-21: for one more":                {defaults, []runtime.Object{pod(onNode, static), claim(inUse("a"))}, []string{reserving}, []consumer{{Resource: "pods", Name: "a", UID: "a"}, {Resource: "pods", Name: "pod", UID: "pod"}}, ""},
-		"RCLM-21: generated":                   {defaults, []runtime.Object{pod(onNode, with(ofTemplate("gpu", "template")), recorded("gpu", "claim")), claim(inUse(), generatedFor("pod", "gpu"))}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
-		"RCLM-21: reserved":                    {defaults, []runtime.Object{pod(onNode, static), claim(inUse("pod"))}, nil, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
-		"RCLM-72: being deleted":               {defaults, []runtime.Object{pod(onNode, static), claim(inUse("a"), terminating)}, nil, []consumer{{Resource: "pods", Name: "a", UID: "a"}}, ""},
-		"RCLM-21: not allocated":               {defaults, []runtime.Object{pod(onNode, static), claim()}, nil, nil, ""},
-		"RCLM-20: no node":                     {defaults, []runtime.Object{pod(static), claim(inUse())}, nil, nil, ""},
-		"RCLM-21: not needed":                  {defaults, []runtime.Object{pod(onNode, with(ofTemplate("x", "template"), ofClaim("gpu", "claim")), notNeeded("x")), claim(inUse())}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
-		"RCLM-21: ends at one that is missing": {defaults, []runtime.Object{pod(onNode, with(ofClaim("x", "missing"), ofClaim("gpu", "claim"))), claim(inUse())}, nil, nil, ""},
-		"RCLM-30: done":                        {defaults, []runtime.Object{pod(onNode, static, controllertest.InPhase(corev1.PodSucceeded)), claim(inUse("a"))}, nil, []consumer{{Resource: "pods", Name: "a", UID: "a"}}, ""},
-		"RCLM-21: for the group": {
-			gated, []runtime.Object{pod(onNode, static, inGroup("group")), group(groupWith(ofClaim("gpu", "claim"))), claim(inUse())}, []string{reserving},
-			[]consumer{{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "group", UID: "group"}}, "",
-		},
-		"RCLM-21: for the pod, without the gate": {
-			defaults, []runtime.Object{pod(onNode, static, inGroup("group")), group(groupWith(ofClaim("gpu", "claim"))), claim(inUse())}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, "",
-		},
-		"RCLM-21: reserved for the group": {
-			gated, []runtime.Object{pod(onNode, static, inGroup("group")), group(groupWith(ofClaim("gpu", "claim"))), claim(inUse(), reservedForGroup)}, nil,
-			[]consumer{{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "group", UID: "group"}}, "",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, tc.config, podKey, tc.objects...)
-			if got := errorText(s.Reconcile()); got != tc.err {
-				t.Errorf("got the error %q, want %q", got, tc.err)
-			}
-			s.WantRequests(t, tc.requests...)
-			if diff := cmp.Diff(tc.want, stored(t, s, "claim").Status.ReservedFor); diff != "" {
-				t.Errorf("reserved for: %s", diff)
-			}
-		})
-	}
-}
-
-// Claims that were generated in the same pass are not allocated yet. Pins RCLM-21.
-func TestAPodOnANodeGetsItsClaimsWithoutAnError(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(controllertest.OnNode("node"), with(ofTemplate("gpu", "template"))), template())
-	s.MustReconcile(t)
-	s.WantRequests(t, creating, recording)
-}
-
-// Two pods reserve a claim before the cache shows the first reservation. Pins RCLM-53.
-func TestReservingFromOnesOwnWrite(t *testing.T) {
-	other := pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim")), uid[*corev1.Pod]("other"), func(p *corev1.Pod) { p.Name = "other" })
-	s := begin(t, defaults, podKey, pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim"))), other, claim(inUse()))
-	s.CheckWrites("resourceclaims")
-	s.MustReconcile(t)
-	s.Key.Name = "other"
-	s.MustReconcile(t)
-	s.WantRequests(t, "update resourceclaims/status claim", "update resourceclaims/status claim")
-	if got := stored(t, s, "claim").Status.ReservedFor; len(got) != 2 {
-		t.Errorf("reserved for %v", got)
-	}
-}
-
-// While a pod waits for its turn, the cache comes to show the reservations of others. Pins RCLM-53.
-func TestReservingFromWhatTheCacheShowsByThen(t *testing.T) {
-	p := pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim")))
-	before := claim(inUse())
-	s := begin(t, defaults, podKey, p, claim(inUse("a"), func(c *resourcev1.ResourceClaim) { c.ResourceVersion = "2" }))
-	s.CheckWrites("resourceclaims")
-	if err := s.c.reserveClaim(s.Context(), p, before, consumer{Resource: "pods", Name: "pod", UID: "pod"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := stored(t, s, "claim").Status.ReservedFor; len(got) != 2 {
-		t.Errorf("reserved for %v", got)
-	}
-	s.Requests()
-	s.EmptyCache(t, claim(), "2000")
-	if err := s.c.reserveClaim(s.Context(), p, before, consumer{Resource: "pods", Name: "pod", UID: "pod"}); err != nil {
-		t.Fatal(err)
-	}
-	s.WantRequests(t)
-}
-
-// Pins RCLM-21 and RCLM-41.
-func TestAReservationThatFails(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err   error
-		retry bool
-	}{
-		"it has changed": {apierrors.NewConflict(resourcev1.Resource("resourceclaims"), "claim", errors.New("changed")), true},
-		"it is full":     {apierrors.NewInvalid(resourcev1.SchemeGroupVersion.WithKind("ResourceClaim").GroupKind(), "claim", nil), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, defaults, podKey, pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim"))), claim(inUse()))
-			s.Refuse("update resourceclaims/status", tc.err)
-			err := s.Reconcile()
-			if errorText(err) != "reserve claim ns/claim: "+tc.err.Error() || reconcile.IsExpected(err) != tc.retry {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
-func TestClaimsOfAPodGroup(t *testing.T) {
-	const creating, recording = "create resourceclaims group-gpu-", "patch podgroups/status group"
-	gpu := groupWith(ofTemplate("gpu", "template"))
-	for name, tc := range map[string]struct {
-		objects  []runtime.Object
-		requests []string
-		claim    string
-		err      string
-	}{
-		"RCLM-22: generated":          {[]runtime.Object{group(gpu), template()}, []string{creating, recording}, "group-gpu-1", ""},
-		"RCLM-22: adopted":            {[]runtime.Object{group(gpu), template(), claim(generatedForGroup("group", "gpu"))}, []string{recording}, "claim", ""},
-		"RCLM-22: of a former group":  {[]runtime.Object{group(gpu), template(), claim(generatedForGroup("former", "gpu"))}, []string{creating, recording}, "group-gpu-1", ""},
-		"RCLM-22: recorded":           {[]runtime.Object{group(gpu, groupRecorded("gpu", "claim")), claim(generatedForGroup("group", "gpu"))}, nil, "claim", ""},
-		"RCLM-22: recorded, and gone": {[]runtime.Object{group(gpu, groupRecorded("gpu", "claim")), template()}, []string{"get resourceclaims claim", creating, recording}, "group-gpu-1", ""},
-		"RCLM-22: that of the user":   {[]runtime.Object{group(groupWith(ofClaim("gpu", "claim")))}, nil, "", ""},
-		"RCLM-22: being deleted": {[]runtime.Object{group(gpu, func(g *schedulingv1alpha2.PodGroup) {
-			g.DeletionTimestamp, g.Finalizers = &metav1.Time{Time: controllertest.Epoch}, []string{"a/b"}
-		}), template()}, nil, "", ""},
-		"RCLM-22, RCLM-28: no template": {[]runtime.Object{group(gpu)}, nil, "",
-			`PodGroup ns/group, PodGroupResourceClaim gpu: resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t, gated, groupKey, tc.objects...)
-			if got := errorText(s.Reconcile()); got != tc.err {
-				t.Errorf("got the error %q, want %q", got, tc.err)
-			}
-			s.WantRequests(t, tc.requests...)
-			if tc.err != "" {
-				s.WantEvents(t, `Warning FailedResourceClaimCreation PodGroupResourceClaim gpu: resource claim template "template": resourceclaimtemplate.resource.k8s.io "template" not found`)
-			}
-			got := ""
-			for _, entry := range controllertest.MustStored[*schedulingv1alpha2.PodGroup](t, s.Env, "ns", "group").Status.ResourceClaimStatuses {
-				got += *entry.ResourceClaimName
-			}
-			if got != tc.claim {
-				t.Errorf("recorded is %q", got)
-			}
-		})
-	}
-}
-
-// Pins RCLM-22.
-func TestTheStatusOfAPodGroupThatFails(t *testing.T) {
-	s := begin(t, gated, groupKey, group(groupWith(ofTemplate("gpu", "template"))), template())
-	s.Refuse("patch podgroups/status", errors.New("boom"))
-	if got := errorText(s.Reconcile()); got != "update PodGroup ns/group ResourceClaimStatuses: boom" {
-		t.Errorf("got %q", got)
 	}
 }
 

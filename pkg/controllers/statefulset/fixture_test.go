@@ -68,3 +68,25 @@ func (f *fixture) status(t testing.TB) appsv1.StatefulSetStatus {
 	t.Helper()
 	return controllertest.MustStored[*appsv1.StatefulSet](t, f.Env, key.Namespace, key.Name).Status
 }
+
+const (
+	createWeb0 = "create pods web-0"
+	createWeb1 = "create pods web-1"
+	createWeb2 = "create pods web-2"
+	putStatus  = "update statefulsets/status web"
+)
+
+// settled makes a fixture of a set whose pods are all ready at one revision.
+func settled(t testing.TB, replicas int32, changes ...setChange) *fixture {
+	t.Helper()
+	revision := revisionAt(t, 1)
+	set := newSet(replicas, settledAt(revision.Name))
+	objects := []runtime.Object{set, revision}
+	for n := range int(replicas) {
+		objects = append(objects, podAt(set, revision.Name, n))
+	}
+	for _, change := range changes {
+		change(set)
+	}
+	return newFixture(t, objects...)
+}
