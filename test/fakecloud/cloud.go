@@ -230,14 +230,20 @@ func (c *Cloud) SetRoutes(cluster string, routes ...cloudprovider.Route) {
 // Hosts returns the names of the nodes behind the load balancer of a Service; false if there is
 // none.
 func (c *Cloud) Hosts(service *corev1.Service) ([]string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	balancer, ok := c.backend.Balancers[cloudprovider.DefaultLoadBalancerName(service)]
+	nodes, ok := c.Nodes(service)
 	var names []string
-	for _, node := range balancer.Hosts {
+	for _, node := range nodes {
 		names = append(names, node.Name)
 	}
 	return names, ok
+}
+
+// Nodes is Hosts, but returns the nodes as the provider got them.
+func (c *Cloud) Nodes(service *corev1.Service) ([]*corev1.Node, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	balancer, ok := c.backend.Balancers[cloudprovider.DefaultLoadBalancerName(service)]
+	return slices.Clone(balancer.Hosts), ok
 }
 
 var errHeld = errors.New("the call was cancelled")

@@ -78,5 +78,5 @@ func (c config) build(s *cloud.Session) ([]cloud.Part, error) {
 		return nil, err
 	}
 	run := cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.workers, m) })
-	return []cloud.Part{run, s.RecheckHosts}, nil
+	return []cloud.Part{run, s.ConfirmHosts}, nil
 }

@@ -43,9 +43,16 @@ func (b *backends) set(service *corev1.Service) (ended func()) {
 	calls.n++
 	calls.overlap = calls.overlap || calls.n > 1
 	return func() {
-		if handler := b.again.Load(); b.end(key, calls) && handler != nil {
-			(*handler).OnAdd(service, false)
+		if b.end(key, calls) {
+			b.queue(service)
 		}
+	}
+}
+
+// queue has a Service processed that wants a load balancer.
+func (b *backends) queue(service *corev1.Service) {
+	if handler := b.again.Load(); handler != nil {
+		(*handler).OnAdd(service, false)
 	}
 }
 

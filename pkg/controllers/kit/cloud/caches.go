@@ -21,7 +21,8 @@ import (
 
 // Services are the Services of the scope. The library reads one where its work on a key begins, and takes NotFound to
 // mean that it is gone: it deletes the load balancer that it has made. It is made to process each Service that is
-// deleted or loses the finalizer, too: by itself it relies on the finalizer to announce every deletion.
+// deleted or loses the finalizer, too: by itself it relies on the finalizer to announce every deletion. See owed.go for
+// one that did not want a load balancer any more before it was deleted.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
 	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}, s.guard}
@@ -58,7 +59,7 @@ func (w watched) AddEventHandlerWithResyncPeriod(
 }
 
 // serviceHandler wraps the handler of the library, which queues an added Service that wants a load balancer, but no
-// deleted one: a Service that is deleted or loses the finalizer is passed to it as added.
+// deleted one: a Service that is deleted, or loses the finalizer or its address, is passed to it as added.
 type serviceHandler struct {
 	cache.ResourceEventHandler
 	processed *processed
@@ -69,7 +70,7 @@ func (h serviceHandler) OnUpdate(old, new any) {
 	h.ResourceEventHandler.OnUpdate(old, new)
 	was, okOld := old.(*corev1.Service)
 	is, okNew := new.(*corev1.Service)
-	if okOld && okNew && !servicehelpers.HasLBFinalizer(is) && (servicehelpers.HasLBFinalizer(was) || h.processed.isNewer(was)) {
+	if okOld && okNew && h.processed.hasLost(was, is) {
 		h.OnAdd(is, false)
 	}
 }
@@ -92,6 +93,11 @@ func (h serviceHandler) wanted(service *corev1.Service) *corev1.Service {
 	if _, known := h.processed.of(keyOf(service)); !known {
 		return service
 	}
+	return asWanted(service)
+}
+
+// asWanted is a Service as one that wants a load balancer, which the library queues.
+func asWanted(service *corev1.Service) *corev1.Service {
 	service = service.DeepCopy()
 	service.Spec.Type, service.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, nil
 	return service
@@ -117,14 +123,36 @@ type servicesOf struct {
 	namespace string
 }
 
-// Get implements corelisters.ServiceNamespaceLister. A Service is not found only if the API server says so. One that is
-// being deleted without the finalizer counts as not found, too: it cannot get the finalizer back, and its load balancer
-// has to go. In a paused namespace nothing is begun: the library would ask the provider before it writes.
+// Get implements corelisters.ServiceNamespaceLister. In a paused namespace nothing is begun: the library would ask the
+// provider before it writes.
 func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	s.guard.first()
 	if s.pauses.Hold(s.namespace) {
 		return nil, &controller.PausedError{Namespace: s.namespace}
 	}
+	service, err := s.current(name)
+	if err != nil {
+		return nil, err
+	}
+	key, processed := s.namespace+"/"+name, &s.guard.processed
+	if owed := processed.owes(key, service); owed != nil {
+		return owed, nil
+	}
+	if service == nil {
+		processed.forget(key)
+		return nil, apierrors.NewNotFound(corev1.Resource("services"), name)
+	}
+	if err := processed.begin(s.guard.working, s.live, service); err != nil {
+		return nil, err
+	}
+	processed.owe(service)
+	return service, nil
+}
+
+// current returns the Service of a name as the cache shows it, nil if it is gone, which only the API server can say.
+// One that is being deleted without the finalizer counts as gone, too: it cannot get the finalizer back, and its load
+// balancer has to go.
+func (s servicesOf) current(name string) (*corev1.Service, error) {
 	service, err := s.ServiceNamespaceLister.Get(name)
 	cached := err == nil
 	if apierrors.IsNotFound(err) {
@@ -132,20 +160,16 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	}
 	switch {
 	case reconcile.Absent(err):
-		s.guard.processed.forget(s.namespace + "/" + name)
-		return nil, err
-	case err == nil && service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service):
-		return nil, apierrors.NewNotFound(corev1.Resource("services"), name)
-	case err == nil && !cached:
-		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
-	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
+		return nil, nil
+	case apierrors.IsNotFound(err):
 		// Not wrapped: the library would conclude that the Service is gone.
 		return nil, errors.New("reading Service " + name + ": " + err.Error())
 	case err != nil:
 		return nil, err
-	}
-	if err := s.guard.processed.begin(s.guard.working, s.live, service); err != nil {
-		return nil, err
+	case service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service):
+		return nil, nil
+	case !cached:
+		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
 	}
 	return service, nil
 }

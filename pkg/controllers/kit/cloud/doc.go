@@ -11,10 +11,11 @@
 //  2. The library reads the shared caches, through the scope of the instance: its handlers are
 //     removed with the scope, and it sends no LIST. That a Service is gone is confirmed by a live
 //     read, since its load balancer is deleted then, and that a node is gone, since all load
-//     balancers lose it. The library writes through the fenced client of
-//     the instance, by the UID of what it works on; like calls of the provider, its requests end
-//     when the instance is fenced. A Service that it has written is not read again before the cache
-//     shows that. Its events go through the recorder of the instance.
+//     balancers lose it (missing.go). A Service that is gone before a load balancer that it did
+//     not want any more stays for the library until that is deleted (owed.go). The library writes
+//     through the fenced client of the instance, by the UID of what it works on; like calls of the
+//     provider, its requests end when the instance is fenced. A Service that it has written is not
+//     read again before the cache shows that. Its events go through the recorder of the instance.
 //  3. A call of the provider ends when the instance is fenced, whatever context the library
 //     gave it, and not before: a stop lets the calls in flight end. Once the instance has ended,
 //     the provider is not called any more.

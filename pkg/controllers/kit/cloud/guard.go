@@ -27,8 +27,8 @@ type guard struct {
 	backends backends
 	// nodes are those of the scope.
 	nodes corelisters.NodeLister
-	// unshown are nodes behind load balancers that nodes lacks; nil for a controller without load balancers.
-	unshown *unshown
+	// hosts are the nodes that may be behind load balancers; nil for a controller without load balancers.
+	hosts *hosts
 }
 
 // first is called where a unit of work begins. After the stop it ends the goroutine, which is

@@ -35,6 +35,7 @@ func newWorld(t *testing.T) *world {
 		processed: processed{clock: testclock.NewFakePassiveClock(controllertest.Epoch)},
 		nodes:     corelisters.NewNodeLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)),
 	}
+	g.hosts = newHosts(g.nodes, nil, testclock.NewFakeClock(controllertest.Epoch))
 	return &world{g, sync.OnceFunc(func() { close(stopping) }), end}
 }
 

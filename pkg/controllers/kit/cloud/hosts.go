@@ -11,42 +11,54 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/cloud-provider/api"
 	"k8s.io/cloud-provider/controllers/service"
+	"k8s.io/utils/clock"
 )
 
 // Hosts are the nodes of the scope, for a controller of load balancers. For each Service, even after its deletion, the
 // library keeps the list of nodes that it last passed to the provider, and with it former states of all nodes. To save
 // that memory, it gets nodes reduced to the fields it compares, and the same one until such a field changes. The
-// provider gets complete nodes, see guard.whole. A node that the cache no longer shows is left out only if it is gone,
-// see unshown. The parts of the controller have to include RecheckHosts.
+// provider gets complete nodes, see whole. The parts of the controller have to include ConfirmHosts.
 func (s *Session) Hosts() coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
-	s.guard.unshown = newUnshown(s)
-	lister := &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}, unshown: s.guard.unshown}
-	return hostInformer{nodeInformer{shared, lister}, s.guard.unshown}
+	h := newHosts(shared.Lister(), s.Client.CoreV1().Nodes(), s.Clock)
+	s.guard.hosts = h
+	return hostInformer{nodeInformer{shared, h}, h}
 }
 
 type hostInformer struct {
 	nodeInformer
-	unshown *unshown
+	hosts *hosts
 }
 
 // Informer implements coreinformers.NodeInformer.
 func (h hostInformer) Informer() cache.SharedIndexInformer {
 	return watched{h.NodeInformer.Informer(), func(handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-		h.unshown.again.Store(&handler)
-		return handler
+		h.hosts.library = handler
+		return hostHandler{handler, h.hosts}
 	}}
 }
 
-type hostLister struct {
-	corelisters.NodeLister
-	unshown *unshown
+// hosts are the nodes that the cache shows, and those that it has shown to the library and that are not known to be
+// gone: a cache may lack nodes that exist, and every load balancer would lose them. See missing.go for the latter.
+type hosts struct {
+	corelisters.NodeLister // of the cache
+	live                   typedcorev1.NodeInterface
+	clock                  clock.Clock
+	// library is the handler of the library, which lists the nodes again after an event.
+	library cache.ResourceEventHandler
+	// due has an entry when there are nodes to be confirmed.
+	due chan struct{}
 
-	mu    sync.Mutex
-	hosts map[string]host // by name of the node
+	mu sync.Mutex
+	// known are the hosts by name.
+	known map[string]host
+	// missing are those of the known ones of whose deletion there was an event, by name.
+	missing map[string]missing
 }
 
 // host is what the library gets of a node, and the version of the node that it was compared with last.
@@ -55,47 +67,37 @@ type host struct {
 	version string
 }
 
-// List implements corelisters.NodeLister. The library lists all nodes for each Service whenever a node comes or goes.
-// An error has it repeat that later.
-func (l *hostLister) List(selector labels.Selector) ([]*corev1.Node, error) {
-	l.mu.Lock() // before the nodes are listed: hosts may not be newer than they
-	defer l.mu.Unlock()
-	all, err := l.NodeLister.List(selector)
-	if err != nil {
-		return nil, err
+func newHosts(cached corelisters.NodeLister, live typedcorev1.NodeInterface, clk clock.Clock) *hosts {
+	return &hosts{
+		NodeLister: cached, live: live, clock: clk, due: make(chan struct{}, 1),
+		known: map[string]host{}, missing: map[string]missing{},
 	}
-	listed := make([]*corev1.Node, 0, len(all))
-	for _, node := range all {
-		listed = append(listed, l.hostFor(node))
-	}
-	if len(l.hosts) == len(all) {
-		l.unshown.shown()
-		return listed, nil
-	}
-	found, err := l.unshown.find(l.missing(all))
-	if err != nil {
-		return nil, err
-	}
-	for _, node := range found {
-		listed = append(listed, l.hostFor(node))
-	}
-	l.forgetOthers(listed)
-	return listed, nil
 }
 
-// missing returns the names of the hosts that nodes lack, and that load balancers would lose therefore.
-func (l *hostLister) missing(nodes []*corev1.Node) []string {
-	shown := make(map[string]bool, len(nodes))
-	for _, node := range nodes {
-		shown[node.Name] = true
+// List implements corelisters.NodeLister. The library lists all nodes for each Service whenever a node comes or goes.
+func (h *hosts) List(selector labels.Selector) ([]*corev1.Node, error) {
+	h.mu.Lock() // before the nodes are listed: hosts may not be newer than they
+	defer h.mu.Unlock()
+	shown, err := h.NodeLister.List(selector)
+	if err != nil {
+		return nil, err
 	}
-	var names []string
-	for name, host := range l.hosts {
-		if !shown[name] && serves(host.Node) {
-			names = append(names, name)
+	listed := make([]*corev1.Node, 0, max(len(shown), len(h.known)))
+	names := make(map[string]bool, len(shown))
+	for _, node := range shown {
+		names[node.Name] = true
+		listed = append(listed, h.hostFor(node))
+	}
+	for name, host := range h.known {
+		switch {
+		case names[name]:
+		case serves(host.Node): // until it is known to be gone
+			listed = append(listed, host.Node)
+		default:
+			h.forget(name)
 		}
 	}
-	return names
+	return listed, nil
 }
 
 // serves reports whether the library puts a node behind load balancers.
@@ -110,8 +112,8 @@ func serves(node *corev1.Node) bool {
 }
 
 // hostFor returns the host for a node, which is another one only if the library would read something else.
-func (l *hostLister) hostFor(node *corev1.Node) *corev1.Node {
-	is, known := l.hosts[node.Name]
+func (h *hosts) hostFor(node *corev1.Node) *corev1.Node {
+	is, known := h.known[node.Name]
 	if known && is.UID == node.UID && is.version == node.ResourceVersion && is.version != "" {
 		return is.Node
 	}
@@ -119,17 +121,8 @@ func (l *hostLister) hostFor(node *corev1.Node) *corev1.Node {
 		is.Node = hostOf(node)
 	}
 	is.version = node.ResourceVersion
-	l.hosts[node.Name] = is
+	h.known[node.Name] = is
 	return is.Node
-}
-
-// forgetOthers forgets the hosts of nodes that are gone.
-func (l *hostLister) forgetOthers(nodes []*corev1.Node) {
-	current := make(map[string]host, len(nodes))
-	for _, node := range nodes {
-		current[node.Name] = l.hosts[node.Name]
-	}
-	l.hosts = current
 }
 
 // hostOf is what the library reads of a node that it lists.
@@ -149,21 +142,31 @@ func isHost(host, node *corev1.Node) bool {
 		equality.Semantic.DeepEqual(host.Spec.Taints, node.Spec.Taints)
 }
 
-// whole returns the nodes of hosts, by name. One that is gone by now is left out: its deletion makes the library update
-// the load balancer.
-func (g *guard) whole(hosts []*corev1.Node) ([]*corev1.Node, error) {
-	var nodes []*corev1.Node
-	var missing []string
-	for _, host := range hosts {
-		if node, err := g.nodes.Get(host.Name); err == nil {
+// whole returns the nodes of hosts, by name. One that is known to be gone by now is left out: its deletion makes the
+// library update the load balancer.
+func (h *hosts) whole(reduced []*corev1.Node) ([]*corev1.Node, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	nodes := make([]*corev1.Node, 0, len(reduced))
+	for _, host := range reduced {
+		node, err := h.Get(host.Name)
+		if err == nil {
+			h.hostFor(node) // which may be another one than when the hosts were listed
+		} else if node, err = h.lastSeen(host.Name); err != nil {
+			return nil, err
+		}
+		if node != nil {
 			nodes = append(nodes, node)
-		} else {
-			missing = append(missing, host.Name)
 		}
 	}
-	if len(missing) == 0 {
-		return nodes, nil
+	return nodes, nil
+}
+
+// lastSeen returns a node that the cache lacks, as it was last seen, nil if it is gone.
+func (h *hosts) lastSeen(name string) (*corev1.Node, error) {
+	node := h.missing[name].node
+	if host, known := h.known[name]; known && node == nil && serves(host.Node) {
+		return nil, api.NewRetryError("waiting for the last state of node "+name+", which the cache no longer shows", recheck)
 	}
-	found, err := g.unshown.find(missing)
-	return append(nodes, found...), err
+	return node, nil
 }

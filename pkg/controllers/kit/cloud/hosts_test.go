@@ -36,7 +36,8 @@ func TestHostsChangeWithWhatTheLibraryReads(t *testing.T) {
 			before.ResourceVersion, before.Spec.ProviderID = "1", "fake://1"
 			env := controllertest.New(t)
 			env.Cache(t, before, nodeOf("gone", "3"))
-			lister := newSession(t, env).Hosts().Lister()
+			session := newSession(t, env)
+			lister := session.Hosts().Lister()
 			list := func() []*corev1.Node {
 				hosts, err := lister.List(labels.Everything())
 				if err != nil {
@@ -54,6 +55,8 @@ func TestHostsChangeWithWhatTheLibraryReads(t *testing.T) {
 			test.change(after)
 			env.Cache(t, after)
 			env.Uncache(t, nodeOf("gone", "3"))
+			session.guard.hosts.miss(nodeOf("gone", "3"))
+			session.guard.hosts.record("gone", nil)
 			second := host()
 			if (first != second) != test.another {
 				t.Errorf("the host is another one: %v", first != second)
@@ -103,7 +106,7 @@ func TestTheProviderGetsWholeNodes(t *testing.T) {
 			env, w, provider := controllertest.New(t), newWorld(t), &taking{}
 			env.Cache(t, node)
 			w.nodes = env.Informers.Core().V1().Nodes().Lister()
-			w.unshown = newUnshown(&Session{Env: env.Env, Client: env.Client, guard: w.guard})
+			w.hosts = newHosts(w.nodes, env.Client.CoreV1().Nodes(), env.Clock)
 			balancer, _ := guarded{provider, w.guard}.LoadBalancer()
 			if err := call(balancer); err != nil {
 				t.Fatal(err)

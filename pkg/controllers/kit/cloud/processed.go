@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/cloud-provider/api"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -37,6 +38,13 @@ type written struct {
 	at time.Time
 	// unsure is whether the last write may have been carried out without an answer.
 	unsure bool
+	// owed is the Service if its load balancer is still to be deleted, gone whether it is gone itself. See owed.go.
+	owed *corev1.Service
+	gone bool
+	// address is whether the Service had an address after the last write.
+	address bool
+	// restored is when the Service was last queued because it had lost that.
+	restored time.Time
 }
 
 // of returns what was written of a Service of a key.
@@ -96,6 +104,36 @@ func (p *processed) isNewer(than *corev1.Service) bool {
 	return w.uid == than.UID && (w.unsure || writes.IsOlder(than.ResourceVersion, w.version))
 }
 
+// hasLost reports whether a Service has lost its finalizer or the address of its load balancer, with or without the
+// cache having shown that it had them.
+func (p *processed) hasLost(was, is *corev1.Service) bool {
+	switch {
+	case !servicehelpers.HasLBFinalizer(is):
+		return servicehelpers.HasLBFinalizer(was) || p.isNewer(was)
+	case wants(is) && !hasAddress(is):
+		return p.hasLostAddress(was, is)
+	}
+	return false
+}
+
+// hasLostAddress returns true once in writes.Timeout at most: a client that goes on taking addresses away may not have
+// the provider called each time.
+func (p *processed) hasLostAddress(was, is *corev1.Service) bool {
+	w, _ := p.of(keyOf(is))
+	if w.uid != is.UID || p.clock.Since(w.restored) < writes.Timeout {
+		return false
+	}
+	isUnseen := w.address && writes.IsOlder(was.ResourceVersion, w.version) && !writes.IsOlder(is.ResourceVersion, w.version)
+	if !hasAddress(was) && !isUnseen {
+		return false
+	}
+	w.restored = p.clock.Now()
+	p.set(keyOf(is), w)
+	return true
+}
+
+func hasAddress(service *corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 }
+
 // wrote records the outcome of a write.
 func (p *processed) wrote(key string, is *corev1.Service, err error) {
 	w, known := p.of(key)
@@ -105,7 +143,7 @@ func (p *processed) wrote(key string, is *corev1.Service, err error) {
 	case err != nil:
 		w.unsure = true
 	case is.UID == w.uid:
-		w.version, w.at = is.ResourceVersion, p.clock.Now()
+		w.version, w.at, w.address = is.ResourceVersion, p.clock.Now(), hasAddress(is)
 	}
 	p.set(key, w)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,17 +16,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/cloud-provider/api"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
-
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 )
 
-// serviceOf is a Service of a UID and a version.
+// serviceOf is a Service of a UID and a version that wants a load balancer.
 func serviceOf(uid types.UID, version string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: uid, ResourceVersion: version}}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: uid, ResourceVersion: version},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	}
 }
 
 // beginService makes a session in which the library has begun to work on a Service.
@@ -113,9 +117,11 @@ func TestAServiceThatIsDeletedIsForgotten(t *testing.T) {
 	handler := serviceHandler{
 		cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { added = append(added, obj) }}, &session.guard.processed,
 	}
-	handler.OnDelete(serviceOf("old", "1"))
+	internal := serviceOf("old", "1")
+	internal.Spec.Type = ""
+	handler.OnDelete(internal)
 	session.guard.processed.forget("a/b")
-	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b", Obj: serviceOf("old", "1")})
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b", Obj: internal})
 	var types []corev1.ServiceType
 	for _, obj := range added {
 		types = append(types, obj.(*corev1.Service).Spec.Type)
@@ -156,6 +162,56 @@ func TestAServiceThatLacksTheFinalizerIsQueued(t *testing.T) {
 			handler.OnUpdate(tc.old, tc.new)
 			if len(added) != tc.want {
 				t.Errorf("queued %v, want %d", added, tc.want)
+			}
+		})
+	}
+}
+
+// A type that is changed for a moment takes the address out of the status, and the cache may show neither. A client
+// that goes on doing so does not have the provider called each time. Pins SLB-41.
+func TestAServiceThatLacksItsAddressIsQueued(t *testing.T) {
+	with := func(s *corev1.Service, edit func(*corev1.Service)) *corev1.Service {
+		s.Finalizers = []string{servicehelpers.LoadBalancerCleanupFinalizer}
+		edit(s)
+		return s
+	}
+	bare := func(*corev1.Service) {}
+	ofClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("other") }
+	of := func(version string, edit func(*corev1.Service)) *corev1.Service {
+		return with(serviceOf("a", version), edit)
+	}
+	for name, tc := range map[string]struct {
+		old, new, written *corev1.Service
+		again             time.Duration // after which the same happens once more
+		want              int
+	}{
+		"it has lost the one that the cache has shown":       {old: of("3", addressed), new: of("4", bare), want: 1},
+		"it has lost the one that the cache has never shown": {old: of("1", bare), new: of("4", bare), written: of("3", addressed), want: 1},
+		"it has lost it again soon":                          {old: of("3", addressed), new: of("4", bare), again: time.Minute, want: 1},
+		"it has lost it again later":                         {old: of("3", addressed), new: of("4", bare), again: writes.Timeout, want: 2},
+		"the cache does not show it yet":                     {old: of("1", bare), new: of("2", bare), written: of("3", addressed), want: 0},
+		"there is none yet":                                  {old: of("1", bare), new: of("2", bare), written: of("2", bare), want: 0},
+		"the cache has shown that it has none":               {old: of("3", bare), new: of("4", bare), written: of("3", addressed), want: 0},
+		"it has another one":                                 {old: of("3", addressed), new: of("4", addressed), want: 0},
+		"it is of another class":                             {old: of("3", addressed), new: of("4", ofClass), want: 0},
+		"it is another Service of the name":                  {old: of("3", addressed), new: with(serviceOf("b", "4"), bare), want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, session := beginService(t, serviceOf("a", "1"))
+			if tc.written != nil {
+				session.guard.processed.wrote("a/b", tc.written, nil)
+			}
+			added := 0
+			handler := serviceHandler{
+				cache.ResourceEventHandlerFuncs{AddFunc: func(any) { added++ }}, &session.guard.processed,
+			}
+			handler.OnUpdate(tc.old, tc.new)
+			if tc.again > 0 {
+				session.guard.processed.clock.(*testclock.FakePassiveClock).SetTime(controllertest.Epoch.Add(tc.again))
+				handler.OnUpdate(tc.old, tc.new)
+			}
+			if added != tc.want {
+				t.Errorf("it was queued %d times, want %d", added, tc.want)
 			}
 		})
 	}

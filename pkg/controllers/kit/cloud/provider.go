@@ -63,6 +63,9 @@ func (b balancer) GetLoadBalancer(
 		return status, err
 	}
 	status, err = call(ctx, b.guard, "GetLoadBalancer "+keyOf(service), get)
+	if err == nil && !exists {
+		b.hasNone(service)
+	}
 	return status, exists, err
 }
 
@@ -72,7 +75,7 @@ func (b balancer) EnsureLoadBalancer(
 ) (*corev1.LoadBalancerStatus, error) {
 	defer b.guard.backends.set(service)()
 	ensure := func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
-		whole, err := b.guard.whole(nodes)
+		whole, err := b.guard.hosts.whole(nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +90,7 @@ func (b balancer) UpdateLoadBalancer(
 ) error {
 	defer b.guard.backends.set(service)()
 	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
-		whole, err := b.guard.whole(nodes)
+		whole, err := b.guard.hosts.whole(nodes)
 		if err != nil {
 			return err
 		}
@@ -97,9 +100,20 @@ func (b balancer) UpdateLoadBalancer(
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
 func (b balancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
-	return do(ctx, b.guard, "EnsureLoadBalancerDeleted "+keyOf(service), func(ctx context.Context) error {
+	err := do(ctx, b.guard, "EnsureLoadBalancerDeleted "+keyOf(service), func(ctx context.Context) error {
 		return b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service)
 	})
+	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		b.hasNone(service)
+	}
+	return err
+}
+
+// hasNone records that a Service has no load balancer.
+func (b balancer) hasNone(service *corev1.Service) {
+	if b.guard.processed.pay(service) {
+		b.guard.backends.queue(asWanted(service))
+	}
 }
 
 func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
