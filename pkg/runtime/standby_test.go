@@ -97,13 +97,17 @@ func TestAStandbyServes(t *testing.T) {
 				if is := of(w.runtime.Status(), jobs); is.State != want {
 					return fmt.Errorf("it is %s: %s", is.State, is.Reason)
 				}
+				const ofElector = "\nleader_election_master_status" // which has just begun
+				if _, body := get("/metrics"); !strings.Contains(body, ofElector) {
+					return fmt.Errorf("/metrics lacks %q", ofElector)
+				}
 				return nil
 			})
 			for path, content := range map[string][]string{
 				"/healthz?verbose":   {"[+]leaderElection ok\n", "[+]lease-claims ok\n", "\n[+]job-controller ok\n", "\n[+]serviceaccount-token-controller ok\n"},
 				"/healthz/" + jobs:   {"ok"},
 				"/livez":             {"ok"},
-				"/metrics":           {`kubernetes_feature_enabled{name="GenericWorkload",stage="ALPHA"} 0`, "\nversion_info{", "\nleader_election_master_status"},
+				"/metrics":           {`kubernetes_feature_enabled{name="GenericWorkload",stage="ALPHA"} 0`, "\nversion_info{"},
 				"/configz":           {`"kubecontrollermanager.config.k8s.io"`},
 				"/statusz":           {"kube-controller-manager statusz"},
 				"/flagz":             {"kube-controller-manager flagz"},
