@@ -19,12 +19,14 @@ type ByController[T any] struct {
 	objects string // how an error names them
 }
 
-// What is found by controller.
-type (
-	Pods                = ByController[*corev1.Pod]
-	Jobs                = ByController[*batchv1.Job]
-	ControllerRevisions = ByController[*appsv1.ControllerRevision]
-)
+// Pods finds pods by controller.
+type Pods = ByController[*corev1.Pod]
+
+// Jobs finds Jobs by controller.
+type Jobs = ByController[*batchv1.Job]
+
+// ControllerRevisions finds ControllerRevisions by controller.
+type ControllerRevisions = ByController[*appsv1.ControllerRevision]
 
 // NewPods adds the index to the pod informer if needed.
 func NewPods(informer cache.SharedIndexInformer) Pods {
