@@ -194,8 +194,12 @@ func TestANodeThatCannotBeReadIsReadAgain(t *testing.T) {
 	inBubble(func(t *testing.T) {
 		memory := fakecloud.The()
 		memory.Reset()
-		memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"})
-		env := controllertest.New(t, nodeWith("there", "10.244.9.0/24"))
+		memory.SetRoutes("kubernetes",
+			cloudprovider.Route{Name: "r", TargetNode: "gone", DestinationCIDR: "10.244.8.0/24"},
+			cloudprovider.Route{Name: "s", TargetNode: "there", DestinationCIDR: "10.244.9.0/24"})
+		there := nodeWith("there", "10.244.9.0/24") // nothing is done for it, so it has no events
+		there.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated"}}
+		env := controllertest.New(t, there)
 		c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
 			c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
 		})))(t)
