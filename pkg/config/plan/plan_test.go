@@ -197,6 +197,14 @@ no effect                                 leaderElection.identity: (not set) →
 lease kube-controller-manager-x  start    leaderElection.groups: (not set) → [{"controllers":["replicaset-controller"],"name":"x"}]
 2 controllers keep running
 `},
+		{"two groups, which every line has for a cause", "",
+			"leaderElection: {groups: [{name: x, controllers: [replicaset-controller]}, {name: z, controllers: [deployment-controller]}]}\n", `
+lease kube-controller-manager-x  start    leaderElection.groups: (not set) → [{"controllers":["replicaset-controller"],"name":"x"}, {"controllers":["deployment-controller"],"name":"z"}]
+lease kube-controller-manager-z  start    leaderElection.groups, as above
+deployment-controller            restart  leaderElection.groups, as above
+replicaset-controller            restart  leaderElection.groups, as above
+1 controller keeps running
+`},
 		{"no endpoint", "serving: {port: 0}\n", "serving: {port: 0, tls: {minVersion: VersionTLS13}, profiling: false}\n", `
 no effect     serving.profiling: true → false
 no effect     serving.tls.minVersion: VersionTLS12 → VersionTLS13

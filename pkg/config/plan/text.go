@@ -13,7 +13,7 @@ import (
 //	in place               logging.verbosity: 0 → 2
 //	7 controllers keep running
 func (p Plan) String() string {
-	t := planText{width: len("process-wide")}
+	t := planText{width: len("process-wide"), shown: map[string]bool{}}
 	leases, controllers := p.ShownLeases(), p.Shown()
 	for _, l := range leases {
 		t.width = max(t.width, len(l.title()))
@@ -89,18 +89,35 @@ func (l LeasePlan) title() string {
 type planText struct {
 	text  strings.Builder
 	width int
+	shown map[string]bool // paths of the causes that were written in full
 }
 
 // action writes one line per cause.
 func (t *planText) action(name string, action Action, causes []diff.Change) {
 	word := string(action)
 	for _, cause := range causes {
-		t.line(name, word, cause.String())
+		t.line(name, word, t.cause(cause))
 		name, word = "", ""
 	}
 	if name != "" {
 		t.line(name, word, "")
 	}
+}
+
+// longCause is the length from which a cause is written in full only once, such as a list of lease groups that every
+// lease and every controller in it has for a cause.
+const longCause = 100
+
+func (t *planText) cause(c diff.Change) string {
+	text := c.String()
+	if len(text) < longCause {
+		return text
+	}
+	if t.shown[c.Path] {
+		return c.Path + ", as above"
+	}
+	t.shown[c.Path] = true
+	return text
 }
 
 // note writes a change that is no single controller's.
