@@ -23,9 +23,9 @@ import (
 //  1. A new connection is proved by one discovery request, a new lock by one read of its
 //     lease and dry runs of the writes to it, and by the requests without which nothing starts
 //     under it: those that find out what other processes run, once for the locks of a namespace
-//     (connection.Proof). Renewed
-//     credentials for the connection in force are proved as a connection is, but count as
-//     proved if the API server does not respond: it does not respond to the old ones either.
+//     (connection.Proof). Renewed credentials for the connection in force are proved as a
+//     connection is, but count as proved if the API server does not respond: it does not
+//     respond to the old ones either.
 //  2. Each of these takes a limited time. No other change waits for the API server.
 //  3. What could not be proved may become usable later: see retry.
 //  4. A process that starts gives nothing up, so it proves nothing and waits for as long as
@@ -82,7 +82,7 @@ func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock)
 		if conn != t.was.connection {
 			field = connectionField(t.next.document.Config.ClientConnection)
 		}
-		if err := t.prove(ctx, conn, field, connection.LeaseUsable(k.Lease())); err != nil {
+		if err := t.prove(ctx, conn, field, connection.LeaseUsable(k.Lease(), k.Candidate())); err != nil {
 			return err
 		}
 		if asked { // all leases of a configuration are in one namespace

@@ -149,6 +149,9 @@ func warnOfPermissions(ctx context.Context, file string, c *v1beta1.KubeControll
 func dependsOn(file string, c *v1beta1.KubeControllerManagerConfiguration) []string {
 	names := append([]string{file}, named.Files(c)...)
 	for _, from := range accessesOf(c) {
+		if from.Kubeconfig == "" { // it has only the files of a pod
+			continue
+		}
 		// Even if loading fails, the files that were found are known. The time decides only whether it does.
 		access, _ := clients.LoadAccess(from, time.Time{})
 		names = append(names, access.Files...)

@@ -82,12 +82,13 @@ func (c *attachDetachController) rebuildActual(ctx context.Context, left map[str
 		return fmt.Errorf("listing VolumeAttachments: %w", err)
 	}
 	for _, va := range attachments {
+		lacks := c.lacksVolume(va) // before placeOf: it may be shown in between
 		at, what, ok := c.placeOf(ctx, va)
 		if ok && (c.world.links[at] == nil || c.world.links[at].state == detached) {
 			c.world.markUncertain(at, what)
 		}
-		if c.lacksVolume(va) {
-			c.world.unlink(va.Name)
+		if lacks {
+			c.world.rememberUnlinked(va.Name)
 		}
 	}
 	for _, l := range c.world.links {

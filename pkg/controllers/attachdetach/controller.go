@@ -31,7 +31,7 @@
 //     it is detached, the pods of the node are listed from the API server.
 //  10. An instance that begins rebuilds both states from the caches. In the same process it also continues
 //     what its predecessor left: times, backoffs, operations that wait, and what was uncertain.
-//     A VolumeAttachment that the caches showed too late is found every three minutes.
+//     A VolumeAttachment that the caches showed too late is found within three minutes.
 //
 // Behaviour: docs/specs/persistentvolume-attach-detach-controller.md.
 package attachdetach

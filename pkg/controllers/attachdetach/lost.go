@@ -23,11 +23,12 @@ func (c *attachDetachController) findLost(ctx context.Context) {
 		if !found || err != nil {
 			continue
 		}
+		lacks := c.lacksVolume(va) // before placeOf: it may be shown in between
 		at, what, ok := c.placeOf(ctx, va)
 		c.mu.Lock()
 		switch {
-		case c.lacksVolume(va):
-			c.world.unlink(name)
+		case lacks:
+			c.world.rememberUnlinked(name)
 		case ok && vaNameOf(at) == name && c.world.links[at] == nil:
 			klog.FromContext(ctx).Info("Found a lost attachment of a volume", "volume", at.volume, "node", at.node)
 			c.world.markUncertain(at, what)

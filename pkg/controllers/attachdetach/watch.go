@@ -254,7 +254,7 @@ func (c *attachDetachController) attachmentChanged(name string) {
 	defer c.mu.Unlock()
 	l := c.world.byVA[name]
 	if l == nil {
-		c.world.unlink(name)
+		c.world.rememberUnlinked(name)
 		return
 	}
 	c.doubt(l)

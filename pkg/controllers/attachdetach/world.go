@@ -156,7 +156,7 @@ func (w *world) tidy(l *link) {
 	}
 	delete(w.links, l.place)
 	delete(w.byVA, l.vaName)
-	w.unlink(l.vaName)
+	w.rememberUnlinked(l.vaName)
 	delete(w.doubtful, l.place)
 	delete(v.links, l.node)
 	if len(v.links) == 0 {
@@ -166,8 +166,8 @@ func (w *world) tidy(l *link) {
 	w.tidyNode(l.node)
 }
 
-// unlink remembers the name of a VolumeAttachment that no link stands for, if there is one.
-func (w *world) unlink(name string) {
+// rememberUnlinked remembers the name of a VolumeAttachment that no link stands for, if there is one.
+func (w *world) rememberUnlinked(name string) {
 	if name != "" {
 		w.unlinked[name] = true
 	}

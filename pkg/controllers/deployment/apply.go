@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -76,13 +77,18 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 // what would have been created. Otherwise the next attempt uses another name.
 func (r *reconciliation) resolveCollision(ctx context.Context, rs *appsv1.ReplicaSet, cause error) error {
 	namesake, err := r.namesake(ctx, rs)
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
 		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
-	}
-	if r.isAsCreated(namesake) {
+	case err != nil:
+		return fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err)
+	case r.isAsCreated(namesake):
 		r.sets.current = namesake
 		r.copyRevision()
 		return nil
+	case r.isToBeAdopted(namesake):
+		return reconcile.AwaitCache(fmt.Errorf("waiting for the cache to show ReplicaSet %s/%s without its former owner: %w",
+			rs.Namespace, rs.Name, cause))
 	}
 	r.d.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
@@ -108,9 +114,16 @@ func (r *reconciliation) namesake(ctx context.Context, rs *appsv1.ReplicaSet) (*
 	return live, nil
 }
 
-// isAsCreated reports whether a ReplicaSet equals the one to create.
+// isAsCreated reports whether a ReplicaSet has the owner and the template of the one to create.
 func (r *reconciliation) isAsCreated(rs *appsv1.ReplicaSet) bool {
 	return metav1.IsControlledBy(rs, r.d) && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template)
+}
+
+// isToBeAdopted reports whether a ReplicaSet is going to be adopted as the new one.
+func (r *reconciliation) isToBeAdopted(rs *appsv1.ReplicaSet) bool {
+	selector, err := r.owners.Selectors.Of(r.stored)
+	return err == nil && metav1.GetControllerOfNoCopy(rs) == nil && rs.DeletionTimestamp == nil &&
+		selector.Matches(labels.Set(rs.Labels)) && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template)
 }
 
 // createFailed reports that a ReplicaSet could not be created. A request that was cut off because the instance ends

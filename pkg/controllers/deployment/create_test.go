@@ -188,14 +188,44 @@ func TestANamesakeFromBeforeIsNoCollision(t *testing.T) {
 	}
 }
 
+// The Deployment before was deleted without its ReplicaSet, which the cache still shows as owned. Pins DEP-73.
+func TestANamesakeThatIsGoingToBeAdoptedIsNoCollision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live       setChange
+		collisions int32
+	}{
+		"DEP-73: it has no owner any more": {func(*appsv1.ReplicaSet) {}, 0},
+		"DEP-73: it is being deleted": {func(rs *appsv1.ReplicaSet) {
+			rs.DeletionTimestamp, rs.Finalizers = &metav1.Time{Time: birth}, []string{"a/b"}
+		}, 1},
+		"DEP-73: its labels do not match": {func(rs *appsv1.ReplicaSet) { rs.Labels = nil }, 1},
+		"DEP-73: it has another template": {func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "other" }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := makeDeployment(10)
+			named := func(rs *appsv1.ReplicaSet) { rs.Name = hashName(d) }
+			h := newHarness(t, d)
+			h.CatchUp(t)
+			h.Cache(t, makeSet(1, 10, current, named, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "before" }))
+			h.Store(t, makeSet(1, 10, current, named, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }, tc.live))
+			if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsAlreadyExists(err) {
+				t.Errorf("error is %v", err)
+			}
+			if got := ptr.Deref(h.deployment(t).Status.CollisionCount, 0); got != tc.collisions {
+				t.Errorf("%d collisions, want %d", got, tc.collisions)
+			}
+		})
+	}
+}
+
 // Nothing is concluded if it cannot be read which ReplicaSet has the name. Pins DEP-73.
 func TestANamesakeThatCannotBeReadIsNoCollision(t *testing.T) {
 	d := makeDeployment(10)
 	h := newHarness(t, d, makeSet(7, 1, func(rs *appsv1.ReplicaSet) { rs.Name, rs.OwnerReferences, rs.Labels = hashName(d), nil, nil }))
 	h.CatchUp(t)
 	h.Refuse("get replicasets", apierrors.NewTooManyRequestsError("later"))
-	if err := h.Reconcile(); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("error is %v", err)
+	if err := h.Reconcile(); !apierrors.IsTooManyRequests(err) || reconcile.IsExpected(err) {
+		t.Errorf("error is %v, want a failure", err)
 	}
 	if got := h.deployment(t).Status.CollisionCount; got != nil {
 		t.Errorf("%d collisions", *got)

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/api/coordination/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 )
@@ -57,36 +59,43 @@ func ServesAPIs(ctx context.Context, conn *Connection) error {
 }
 
 // LeaseUsable reads a lease, and has the API server judge the writes by which the lease is taken and renewed without
-// carrying them out. The lease need not exist.
-func LeaseUsable(l claims.Lease) Proof {
+// carrying them out. The lease need not exist. With coordinated leader election the API server creates it, for a
+// candidate that is to be created; nil is for none.
+func LeaseUsable(l claims.Lease, candidate *v1beta1.LeaseCandidate) Proof {
 	return func(ctx context.Context, conn *Connection) error {
 		set, err := conn.ElectionClients()
 		if err != nil {
 			return err
 		}
-		leases, dryRun := set.Kubernetes.CoordinationV1().Leases(l.Namespace), []string{metav1.DryRunAll}
+		leases := set.Kubernetes.CoordinationV1().Leases(l.Namespace)
 		lease, err := leases.Get(ctx, l.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
-			if _, err := leases.Create(ctx, lease, metav1.CreateOptions{DryRun: dryRun}); !isPermitted(err) {
-				return fmt.Errorf("creating the lease %s: %w", l, err)
-			}
-		case err != nil:
+		absent := controller.Absent(err)
+		if err != nil && !absent {
 			return fmt.Errorf("reading the lease %s: %w", l, err)
 		}
-		if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: dryRun}); !isPermitted(err) {
+		create := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		switch {
+		case candidate != nil:
+			_, err := set.Kubernetes.CoordinationV1beta1().LeaseCandidates(l.Namespace).Create(ctx, candidate, create)
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating the lease candidate %s/%s: %w", l.Namespace, candidate.Name, err)
+			}
+			if absent {
+				return nil
+			}
+		case absent:
+			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
+			if _, err := leases.Create(ctx, lease, create); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating the lease %s: %w", l, err)
+			}
+		}
+		// Whether it is permitted is judged first: others may write or delete the lease meanwhile.
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{DryRun: create.DryRun})
+		if err != nil && !apierrors.IsConflict(err) && !controller.Absent(err) {
 			return fmt.Errorf("updating the lease %s: %w", l, err)
 		}
 		return nil
 	}
-}
-
-// isPermitted reports whether an answer to a dry run shows that the write is permitted. Somebody else may write the
-// lease meanwhile. Admission refuses every dry run, with BadRequest, that a webhook with side effects would see.
-func isPermitted(err error) bool {
-	return err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) ||
-		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // ClaimsReadable sends the requests by which the holder of a lease finds out what other processes run, without which it

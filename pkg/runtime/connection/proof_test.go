@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/config/v1beta1"
+	configv1beta1 "kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/claims"
 )
 
@@ -35,7 +37,7 @@ current-context: x
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := v1beta1.NewDefault().ClientConnection
+	c := configv1beta1.NewDefault().ClientConnection
 	c.Kubeconfig = kubeconfig
 	conn, err := New(t.Context(), 1, c, func(schema.GroupVersionResource) bool { return false }, clock.RealClock{})
 	if err != nil {
@@ -86,24 +88,31 @@ func TestWhatProvesAConnection(t *testing.T) {
 func TestWhatProvesThatALeaseCanBeHeld(t *testing.T) {
 	const lease = "the lease kube-system/kube-controller-manager"
 	stored := answer(200, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kube-controller-manager","resourceVersion":"7"}}`)
-	missing, forbidden := refusal(404, "NotFound"), refusal(403, "Forbidden")
+	missing, forbidden, invalid := refusal(404, "NotFound"), refusal(403, "Forbidden"), refusal(422, "Invalid")
+	unserved := answer(404, "404 page not found")
 	for _, c := range []struct {
-		name                string
-		get, create, update http.HandlerFunc
-		sent                string
-		want                string // empty: it is proved
+		name                           string
+		get, create, update, candidate http.HandlerFunc // a candidate has coordinated leader election
+		sent                           string
+		want                           string // empty: it is proved
 	}{
-		{"it is there", stored, nil, stored, "GET PUT", ""},
-		{"it may not be read", forbidden, nil, nil, "GET", "reading " + lease},
-		{"it may not be updated", stored, nil, forbidden, "GET PUT", "updating " + lease},
-		{"somebody renews it", stored, nil, refusal(409, "Conflict"), "GET PUT", ""},
-		{"somebody deletes it", stored, nil, missing, "GET PUT", ""},
-		{"a webhook has side effects", stored, nil, refusal(400, "BadRequest"), "GET PUT", ""},
-		{"a webhook does not respond", stored, nil, refusal(500, "InternalError"), "GET PUT", "updating " + lease},
-		{"it is not there", missing, stored, stored, "GET POST PUT", ""},
-		{"it may not be created", missing, forbidden, nil, "GET POST", "creating " + lease},
-		{"it may be created, not updated", missing, stored, forbidden, "GET POST PUT", "updating " + lease},
-		{"somebody creates it", missing, refusal(409, "AlreadyExists"), refusal(422, "Invalid"), "GET POST PUT", ""},
+		{"it is there", stored, nil, stored, nil, "GET PUT", ""},
+		{"it may not be read", forbidden, nil, nil, nil, "GET", "reading " + lease},
+		{"a proxy does not know it", unserved, nil, nil, nil, "GET", "reading " + lease},
+		{"it may not be updated", stored, nil, forbidden, nil, "GET PUT", "updating " + lease},
+		{"a policy denies the update", stored, nil, invalid, nil, "GET PUT", "updating " + lease},
+		{"a webhook denies the update", stored, nil, refusal(400, ""), nil, "GET PUT", "updating " + lease},
+		{"somebody renews it", stored, nil, refusal(409, "Conflict"), nil, "GET PUT", ""},
+		{"somebody deletes it", stored, nil, missing, nil, "GET PUT", ""},
+		{"it is not there", missing, stored, stored, nil, "GET POST PUT", ""},
+		{"its namespace is not there", missing, missing, missing, nil, "GET POST", "creating " + lease},
+		{"it may not be created", missing, forbidden, nil, nil, "GET POST", "creating " + lease},
+		{"it may be created, not updated", missing, stored, forbidden, nil, "GET POST PUT", "updating " + lease},
+		{"somebody creates it", missing, refusal(409, "AlreadyExists"), refusal(409, "Conflict"), nil, "GET POST PUT", ""},
+		{"a candidate for a lease", stored, nil, stored, stored, "GET POST PUT", ""},
+		{"a candidate for none", missing, nil, nil, stored, "GET POST", ""},
+		{"the candidate is there", missing, nil, nil, refusal(409, "AlreadyExists"), "GET POST", ""},
+		{"candidates are not served", missing, nil, nil, unserved, "GET POST", "creating the lease candidate kube-system/us"},
 	} {
 		t.Run("MGR-235: "+c.name, func(t *testing.T) {
 			var sent []string
@@ -112,9 +121,17 @@ func TestWhatProvesThatALeaseCanBeHeld(t *testing.T) {
 				if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "All" {
 					t.Errorf("%s %s is stored", r.Method, r.URL.Path)
 				}
+				if strings.HasSuffix(r.URL.Path, "/leasecandidates") {
+					c.candidate(w, r)
+					return
+				}
 				map[string]http.HandlerFunc{"GET": c.get, "POST": c.create, "PUT": c.update}[r.Method](w, r)
 			})
-			err := LeaseUsable(claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"}).Ask(t.Context(), conn)
+			var candidate *v1beta1.LeaseCandidate
+			if c.candidate != nil {
+				candidate = &v1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: "us"}}
+			}
+			err := LeaseUsable(claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"}, candidate).Ask(t.Context(), conn)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

@@ -146,6 +146,28 @@ func (e *Elector) stand(ctx context.Context) {
 	}
 }
 
+// Candidate is the LeaseCandidate that the Elector is going to create; nil without coordination.
+func (e *Elector) Candidate() *v1beta1.LeaseCandidate {
+	if e.opts.Coordinated == nil {
+		return nil
+	}
+	return &v1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.opts.Namespace, Name: e.opts.Identity},
+		Spec:       e.candidateSpec(),
+	}
+}
+
+func (e *Elector) candidateSpec() v1beta1.LeaseCandidateSpec {
+	c := e.opts.Coordinated
+	return v1beta1.LeaseCandidateSpec{
+		LeaseName:        e.opts.Name,
+		RenewTime:        &metav1.MicroTime{Time: e.opts.Clock.Now()},
+		BinaryVersion:    c.BinaryVersion,
+		EmulationVersion: c.EmulationVersion,
+		Strategy:         c.Strategy,
+	}
+}
+
 // refreshCandidate corrects a LeaseCandidate of the same identity that an earlier elector,
 // perhaps with another version to emulate, has left withdrawn: client-go only renews it.
 func (e *Elector) refreshCandidate(ctx context.Context) error {
@@ -163,14 +185,9 @@ func (e *Elector) refreshCandidate(ctx context.Context) error {
 	if candidate.Spec.LeaseName != e.opts.Name {
 		return fmt.Errorf("lease candidate %s is for lease %s, not %s", candidate.Name, candidate.Spec.LeaseName, e.opts.Name)
 	}
-	candidate.Spec = v1beta1.LeaseCandidateSpec{
-		LeaseName:        e.opts.Name,
-		PingTime:         candidate.Spec.PingTime,
-		RenewTime:        &metav1.MicroTime{Time: e.opts.Clock.Now()},
-		BinaryVersion:    c.BinaryVersion,
-		EmulationVersion: c.EmulationVersion,
-		Strategy:         c.Strategy,
-	}
+	pinged := candidate.Spec.PingTime
+	candidate.Spec = e.candidateSpec()
+	candidate.Spec.PingTime = pinged
 	if _, err := candidates.Update(ctx, candidate, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("updating lease candidate: %w", err)
 	}

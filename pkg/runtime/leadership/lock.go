@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/component-base/version"
 
@@ -82,6 +83,14 @@ func (k *Lock) Lease() claims.Lease { return k.key.lease }
 
 // Main is the lease of processes that do not support claims.
 func (k *Lock) Main() claims.Lease { return k.key.main }
+
+// Candidate is what the lock is going to create to be chosen by the API server; nil without coordinated leader election.
+func (k *Lock) Candidate() *coordinationv1beta1.LeaseCandidate {
+	if k.elector == nil {
+		return nil
+	}
+	return k.elector.Candidate()
+}
 
 // Contends reports whether the lock has a lease, which it has unless there is no leader election.
 func (k *Lock) Contends() bool { return k.elector != nil }

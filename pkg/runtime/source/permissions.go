@@ -13,6 +13,9 @@ const (
 	anybodyReads  fs.FileMode = 0o004
 )
 
+// maxSecretBytes is the size up to which a file is searched for secrets.
+const maxSecretBytes = 1 << 20
+
 // secrets are contents of files that grant something to their readers: private keys, and the
 // credentials in a kubeconfig.
 var secrets = [][]byte{
@@ -20,7 +23,7 @@ var secrets = [][]byte{
 }
 
 // PermissionProblem describes unsafe permissions that everybody has on a file, empty if there
-// are none. It ignores a file that cannot be read.
+// are none. It ignores a file that cannot be read, and secrets in a file above 1 MiB, which nobody uses.
 func PermissionProblem(name string) string {
 	info, err := os.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {
@@ -32,7 +35,7 @@ func PermissionProblem(name string) string {
 	if info.Mode()&anybodyReads == 0 {
 		return ""
 	}
-	content, err := os.ReadFile(name)
+	content, _, err := Read(name, maxSecretBytes)
 	if err != nil || !holdsSecret(content) {
 		return ""
 	}

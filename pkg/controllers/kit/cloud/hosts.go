@@ -82,11 +82,16 @@ func (h *hosts) List(selector labels.Selector) ([]*corev1.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	listed := make([]*corev1.Node, 0, max(len(shown), len(h.known)))
+	listed := make([]*corev1.Node, 0, len(shown))
+	for _, node := range shown {
+		listed = append(listed, h.hostFor(node))
+	}
+	if len(h.known) == len(listed) {
+		return listed, nil
+	}
 	names := make(map[string]bool, len(shown))
 	for _, node := range shown {
 		names[node.Name] = true
-		listed = append(listed, h.hostFor(node))
 	}
 	for name, host := range h.known {
 		switch {

@@ -57,9 +57,9 @@ func (h *hosts) miss(node *corev1.Node) bool {
 	if !known {
 		return false
 	}
-	// Of a former node the event may be late, and a later one may have come and gone without having been listed.
+	// This may be the late event of a former node, or that of a later one that was never listed.
 	isHost := host.UID == node.UID
-	if isHost && !serves(node) || !serves(host.Node) {
+	if isHost && !serves(node) || !isHost && !serves(host.Node) {
 		h.forget(node.Name)
 		return false
 	}
@@ -85,17 +85,17 @@ func (h *hosts) forget(name string) {
 // ConfirmHosts is the part of a controller of load balancers that confirms that nodes are gone.
 func (s *Session) ConfirmHosts(ctx context.Context) error {
 	h := s.guard.hosts
-	var again <-chan time.Time // nil if no node is missing
+	due, again := h.due, (<-chan time.Time)(nil) // one of them is nil
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-h.due:
+		case <-due:
 		case <-again:
 		}
-		again = nil
-		if h.confirm(ctx) {
-			again = h.clock.After(reconcile.RecheckAfter)
+		due, again = h.due, nil
+		if h.confirm(ctx) { // the next read is for all that are missing by then
+			due, again = nil, h.clock.After(reconcile.RecheckAfter)
 		}
 	}
 }

@@ -274,11 +274,27 @@ func TestNodesThatLoadBalancersDoNotHaveAreNotRead(t *testing.T) {
 	})
 }
 
+// The library does not list the nodes when a taint goes, but a Service that it works on gets the node. Pins SLB-38.
+func TestANodeThatServesSinceItWasListedIsRead(t *testing.T) {
+	node := nodeOf("a", "1")
+	tainted := node.DeepCopy()
+	tainted.Spec.Taints = []corev1.Taint{{Key: service.ToBeDeletedTaint}}
+	l := newHostListing(t, tainted)
+	l.Store(t, node)
+	l.Cache(t, node)
+	l.lose(t, node)
+	l.wantEvents(t)
+	l.confirm(t.Context())
+	l.want(t, "a")
+	l.wantEvents(t, "updated a")
+}
+
 // One goroutine reads the nodes, at once, and again later if the list fails or a node exists: there may be no event of
 // its deletion. Pins SLB-38 and SLB-39.
 func TestNodesThatTheCacheLacksAreReadAgain(t *testing.T) {
-	a := nodeOf("a", "1")
-	l := newHostListing(t, a)
+	a, b := nodeOf("a", "1"), nodeOf("b", "2")
+	l := newHostListing(t, a, b)
+	l.Remove(t, b)
 	allow := l.Refuse("list nodes", errFake)
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -287,6 +303,14 @@ func TestNodesThatTheCacheLacksAreReadAgain(t *testing.T) {
 	controllertest.Eventually(t, "the list has failed", l.Clock.HasWaiters)
 	l.wantEvents(t)
 	allow()
+	l.lose(t, b) // which is read together with the other one
+	l.Clock.Step(reconcile.RecheckAfter)
+	controllertest.Eventually(t, "both are read", func() bool { return len(l.events) == 2 })
+	l.wantEvents(t, "updated a", "deleted b")
+	controllertest.Eventually(t, "one is to be read again", l.Clock.HasWaiters)
+	if len(l.due) == 0 {
+		t.Error("a deletion had a list sent within ten seconds of the last one")
+	}
 	for range 2 {
 		l.Clock.Step(reconcile.RecheckAfter)
 		controllertest.Eventually(t, "it is read", func() bool { return len(l.events) > 0 })

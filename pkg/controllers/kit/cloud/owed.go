@@ -1,6 +1,11 @@
 package cloud
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+)
 
 // The library deletes the load balancer of a Service that does not want it any more, as often as that has to be tried,
 // but only as long as there is the Service. The finalizer keeps it until then, unless somebody takes that away. A
@@ -15,41 +20,42 @@ func wants(service *corev1.Service) bool {
 // departed is the last state of a Service that is gone, as one of which nothing is left to be written.
 func departed(service *corev1.Service) *corev1.Service {
 	service = service.DeepCopy()
-	service.DeletionTimestamp, service.Finalizers = nil, nil
-	service.Status = corev1.ServiceStatus{}
+	service.DeletionTimestamp, service.Status = nil, corev1.ServiceStatus{}
+	service.Finalizers = slices.DeleteFunc(service.Finalizers, func(f string) bool {
+		return f == servicehelpers.LoadBalancerCleanupFinalizer
+	})
 	return service
 }
 
 // owe records that the library is about to delete the load balancer of a Service, if that does not want one.
 func (p *processed) owe(service *corev1.Service) {
-	w, _ := p.of(keyOf(service))
-	if w.owed = service; wants(service) {
-		w.owed = nil
-	}
-	p.set(keyOf(service), w)
+	p.change(keyOf(service), func(w *written) {
+		if wants(service) {
+			w.owed = nil
+		} else {
+			w.owed = service
+		}
+	})
 }
 
 // owes returns the Service of a key whose load balancer is still to be deleted though it is gone, nil if there is none.
 // is is the Service that there is now, nil if there is none.
-func (p *processed) owes(key string, is *corev1.Service) *corev1.Service {
-	w, _ := p.of(key)
-	if w.owed == nil || is != nil && is.UID == w.owed.UID {
-		return nil
-	}
-	w.gone = true
-	p.set(key, w)
-	return departed(w.owed)
+func (p *processed) owes(key string, is *corev1.Service) (owed *corev1.Service) {
+	p.change(key, func(w *written) {
+		if w.owed != nil && (is == nil || is.UID != w.owed.UID) {
+			w.gone, owed = true, departed(w.owed)
+		}
+	})
+	return owed
 }
 
 // pay records that a Service has no load balancer any more. It reports whether the Service is gone, so that the key has
 // to be processed again for what has its name now.
 func (p *processed) pay(service *corev1.Service) (gone bool) {
-	w, known := p.of(keyOf(service))
-	if !known || w.owed == nil || w.owed.UID != service.UID || wants(service) {
-		return false
-	}
-	gone = w.gone
-	w.owed, w.gone = nil, false
-	p.set(keyOf(service), w)
+	p.change(keyOf(service), func(w *written) {
+		if w.owed != nil && w.owed.UID == service.UID && !wants(service) {
+			gone, w.owed, w.gone = w.gone, nil, false
+		}
+	})
 	return gone
 }

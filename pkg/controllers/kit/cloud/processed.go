@@ -21,7 +21,7 @@ import (
 const recheck = time.Second
 
 // processed has what the library has last read and written of each Service that it works on, by key, until the Service
-// is found to be gone. The library works on a key in one goroutine at a time.
+// is found to be gone. The library works on a key in one goroutine at a time, beside the handler of its events.
 type processed struct {
 	clock clock.PassiveClock
 
@@ -41,7 +41,7 @@ type written struct {
 	// owed is the Service if its load balancer is still to be deleted, gone whether it is gone itself. See owed.go.
 	owed *corev1.Service
 	gone bool
-	// address is whether the Service had an address after the last write.
+	// address is whether the Service had an address after the last write, or when it was first read.
 	address bool
 	// restored is when the Service was last queued because it had lost that.
 	restored time.Time
@@ -55,13 +55,29 @@ func (p *processed) of(key string) (written, bool) {
 	return w, ok
 }
 
-func (p *processed) set(key string, w written) {
+// change changes what was written of a Service of a key, if there is anything.
+func (p *processed) change(key string, change func(w *written)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.byKey[key]; ok {
+		change(&w)
+		p.byKey[key] = w
+	}
+}
+
+// know begins to record what is written of a Service, and returns what was before.
+func (p *processed) know(service *corev1.Service) written {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byKey == nil {
 		p.byKey = map[string]written{}
 	}
-	p.byKey[key] = w
+	w := p.byKey[keyOf(service)]
+	if w.uid != service.UID {
+		w = written{uid: service.UID, address: hasAddress(service)}
+		p.byKey[keyOf(service)] = w
+	}
+	return w
 }
 
 func (p *processed) forget(key string) {
@@ -74,22 +90,20 @@ func (p *processed) forget(key string) {
 // older than what was written: the library would take it for granted that the Service has the finalizer which it has
 // removed, or lacks the one that it has added.
 func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface, cached *corev1.Service) error {
-	w, _ := p.of(keyOf(cached))
-	if w.uid != cached.UID {
-		p.set(keyOf(cached), written{uid: cached.UID})
-		return nil
-	}
+	w := p.know(cached)
 	if w.unsure {
 		is, err := live.Get(ctx, cached.Name, metav1.GetOptions{})
 		if err != nil {
 			// Not wrapped: the library would conclude from a NotFound that the Service is gone.
 			return errors.New("reading what was written of Service " + keyOf(cached) + ": " + err.Error())
 		}
-		if is.UID == cached.UID {
-			w.version = is.ResourceVersion
-		}
-		w.unsure, w.at = false, p.clock.Now()
-		p.set(keyOf(cached), w)
+		p.change(keyOf(cached), func(known *written) {
+			known.unsure, known.at = false, p.clock.Now()
+			if is.UID == known.uid {
+				known.version, known.address = is.ResourceVersion, hasAddress(is)
+			}
+			w = *known
+		})
 	}
 	if writes.IsOlder(cached.ResourceVersion, w.version) && p.clock.Since(w.at) < writes.Timeout {
 		return api.NewRetryError("waiting for the cache to show what was written of Service "+keyOf(cached), recheck)
@@ -111,39 +125,35 @@ func (p *processed) hasLost(was, is *corev1.Service) bool {
 	case !servicehelpers.HasLBFinalizer(is):
 		return servicehelpers.HasLBFinalizer(was) || p.isNewer(was)
 	case wants(is) && !hasAddress(is):
-		return p.hasLostAddress(was, is)
+		return p.hasLostAddress(is)
 	}
 	return false
 }
 
-// hasLostAddress returns true once in writes.Timeout at most: a client that goes on taking addresses away may not have
-// the provider called each time.
-func (p *processed) hasLostAddress(was, is *corev1.Service) bool {
-	w, _ := p.of(keyOf(is))
-	if w.uid != is.UID || p.clock.Since(w.restored) < writes.Timeout {
-		return false
-	}
-	isUnseen := w.address && writes.IsOlder(was.ResourceVersion, w.version) && !writes.IsOlder(is.ResourceVersion, w.version)
-	if !hasAddress(was) && !isUnseen {
-		return false
-	}
-	w.restored = p.clock.Now()
-	p.set(keyOf(is), w)
-	return true
+// hasLostAddress reports whether a Service lacks the address that it had after the last write. It returns true once in
+// writes.Timeout at most: a client that goes on taking addresses away may not have the provider called each time. A loss
+// in between is found by a resync.
+func (p *processed) hasLostAddress(is *corev1.Service) (lost bool) {
+	p.change(keyOf(is), func(w *written) {
+		isLater := w.version == "" || writes.IsOlder(w.version, is.ResourceVersion)
+		lost = w.address && w.uid == is.UID && isLater && p.clock.Since(w.restored) >= writes.Timeout
+		if lost {
+			w.restored = p.clock.Now()
+		}
+	})
+	return lost
 }
 
 func hasAddress(service *corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 }
 
 // wrote records the outcome of a write.
 func (p *processed) wrote(key string, is *corev1.Service, err error) {
-	w, known := p.of(key)
-	switch {
-	case !known:
-		return
-	case err != nil:
-		w.unsure = true
-	case is.UID == w.uid:
-		w.version, w.at, w.address = is.ResourceVersion, p.clock.Now(), hasAddress(is)
-	}
-	p.set(key, w)
+	p.change(key, func(w *written) {
+		switch {
+		case err != nil:
+			w.unsure = true
+		case is.UID == w.uid:
+			w.version, w.at, w.address = is.ResourceVersion, p.clock.Now(), hasAddress(is)
+		}
+	})
 }

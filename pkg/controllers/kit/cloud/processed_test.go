@@ -181,23 +181,29 @@ func TestAServiceThatLacksItsAddressIsQueued(t *testing.T) {
 		return with(serviceOf("a", version), edit)
 	}
 	for name, tc := range map[string]struct {
+		first             *corev1.Service // as it is first read; without an address if it is nil
 		old, new, written *corev1.Service
-		again             time.Duration // after which the same happens once more
+		again             time.Duration // after which there is a resync
 		want              int
 	}{
-		"it has lost the one that the cache has shown":       {old: of("3", addressed), new: of("4", bare), want: 1},
+		"it has lost the one that it had":                    {first: of("3", addressed), old: of("3", addressed), new: of("4", bare), want: 1},
+		"it has lost the one that the cache has shown":       {old: of("3", addressed), new: of("4", bare), written: of("3", addressed), want: 1},
 		"it has lost the one that the cache has never shown": {old: of("1", bare), new: of("4", bare), written: of("3", addressed), want: 1},
-		"it has lost it again soon":                          {old: of("3", addressed), new: of("4", bare), again: time.Minute, want: 1},
-		"it has lost it again later":                         {old: of("3", addressed), new: of("4", bare), again: writes.Timeout, want: 2},
+		"it has lost it again soon":                          {old: of("3", addressed), new: of("4", bare), written: of("3", addressed), again: time.Minute, want: 1},
+		"it has lost it again later":                         {old: of("3", addressed), new: of("4", bare), written: of("3", addressed), again: writes.Timeout, want: 2},
 		"the cache does not show it yet":                     {old: of("1", bare), new: of("2", bare), written: of("3", addressed), want: 0},
 		"there is none yet":                                  {old: of("1", bare), new: of("2", bare), written: of("2", bare), want: 0},
-		"the cache has shown that it has none":               {old: of("3", bare), new: of("4", bare), written: of("3", addressed), want: 0},
-		"it has another one":                                 {old: of("3", addressed), new: of("4", addressed), want: 0},
-		"it is of another class":                             {old: of("3", addressed), new: of("4", ofClass), want: 0},
-		"it is another Service of the name":                  {old: of("3", addressed), new: with(serviceOf("b", "4"), bare), want: 0},
+		"it was lost before":                                 {old: of("4", bare), new: of("5", bare), written: of("3", addressed), want: 1},
+		"it has another one":                                 {old: of("3", addressed), new: of("4", addressed), written: of("3", addressed), want: 0},
+		"it is of another class":                             {old: of("3", addressed), new: of("4", ofClass), written: of("3", addressed), want: 0},
+		"it is another Service of the name":                  {old: of("3", addressed), new: with(serviceOf("b", "4"), bare), written: of("3", addressed), want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, session := beginService(t, serviceOf("a", "1"))
+			first := serviceOf("a", "1")
+			if tc.first != nil {
+				first = tc.first
+			}
+			_, session := beginService(t, first)
 			if tc.written != nil {
 				session.guard.processed.wrote("a/b", tc.written, nil)
 			}
@@ -208,7 +214,7 @@ func TestAServiceThatLacksItsAddressIsQueued(t *testing.T) {
 			handler.OnUpdate(tc.old, tc.new)
 			if tc.again > 0 {
 				session.guard.processed.clock.(*testclock.FakePassiveClock).SetTime(controllertest.Epoch.Add(tc.again))
-				handler.OnUpdate(tc.old, tc.new)
+				handler.OnUpdate(tc.new, tc.new)
 			}
 			if added != tc.want {
 				t.Errorf("it was queued %d times, want %d", added, tc.want)
