@@ -19,6 +19,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *signer) {
@@ -242,9 +243,12 @@ func TestASignatureGoesWhenItsTokenExpires(t *testing.T) {
 // A clock that is ahead has taken the signature of a token that has not expired. No event tells that it was set right.
 // Pins BOOT-39.
 func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
-	env, s := start(t, info(map[string]string{"kubeconfig": "payload"}), secret("expiration", in(time.Hour)))
-	queued := &controllertest.Queue[types.NamespacedName]{Namespace: clusterInfo.Namespace}
+	env := controllertest.New(t, info(map[string]string{"kubeconfig": "payload"}), secret("expiration", in(time.Hour)))
+	s := must.Get(newSigner(env.Env, config{}))(t)
+	queued := &controllertest.Queue[types.NamespacedName]{} // of the handlers too, from the start
 	s.queue = queued
+	env.Start(t)
+	env.Fake.ClearActions()
 	reconcile := func(clock time.Duration, requests ...string) {
 		t.Helper()
 		env.Clock.SetTime(epoch.Add(clock))
@@ -253,10 +257,15 @@ func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
 		}
 		env.WantRequests(t, requests...)
 	}
+	const soon = 10 * time.Minute
 	reconcile(2 * time.Hour)
-	queued.Want(t, "cluster-info in 10m0s")
+	if delay := queued.TakeDelay(clusterInfo); delay != soon {
+		t.Errorf("it is reconciled again after %v, want %v", delay, soon)
+	}
 	reconcile(0, "update configmaps cluster-info")
-	queued.Want(t, "cluster-info in 10m0s")
+	if delay := queued.TakeDelay(clusterInfo); delay != soon {
+		t.Errorf("it is reconciled again after %v, want %v", delay, soon)
+	}
 }
 
 func TestDeletionsSeenByANewListCount(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -67,7 +69,7 @@ func TestANodeOfWhichItIsNotKnownWhetherItIsGone(t *testing.T) {
 // the finalizer away. Pins SLB-40.
 func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.T) {
 	for name, isReplaced := range map[string]bool{"it is gone": false, "another one has its name": true} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, inBubble(func(t *testing.T) {
 			cloud := fakecloud.The()
 			cloud.Reset()
 			const deleting = "EnsureLoadBalancerDeleted a/owed"
@@ -78,24 +80,40 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 				t.Fatal(err)
 			}
 			env.Start(t)
-			env.Run(t, c)
+			t.Cleanup(env.Run(t, c))
+			synctest.Wait() // before each change, so that no write of the instance overtakes it
+			env.Store(t, balanced("owed", internal, finalized))
+			synctest.Wait()
+			env.Store(t, balanced("owed", internal))
+			synctest.Wait()
+			env.Remove(t, balanced("owed", internal))
+			synctest.Wait()
+			another := balanced("owed", func(s *corev1.Service) { s.UID = "another" })
+			if isReplaced {
+				env.Store(t, another)
+				synctest.Wait()
+			}
 			has := func(s *corev1.Service) bool {
 				_, ok := cloud.Hosts(s)
 				return ok
 			}
-			controllertest.Eventually(t, "it has a load balancer", func() bool { return has(balanced("owed")) })
-			env.Store(t, balanced("owed", internal, finalized))
-			controllertest.Eventually(t, "the deletion fails", func() bool { return len(cloud.Calls(deleting)) > 0 })
-			cloud.Fail(deleting, nil)
-			another := balanced("owed", func(s *corev1.Service) { s.UID = "another" })
-			env.Store(t, balanced("owed", internal))
-			env.Remove(t, balanced("owed", internal))
-			if isReplaced {
-				env.Store(t, another)
+			if len(cloud.Calls(deleting)) == 0 || !has(balanced("owed")) || has(another) {
+				t.Fatalf("the deletion has not failed: %v", cloud.Calls(""))
 			}
+			cloud.Fail(deleting, nil)
 			controllertest.Eventually(t, "the load balancer is gone", func() bool {
 				return !has(balanced("owed")) && has(another) == isReplaced
 			})
-		})
+		}))
+	}
+}
+
+// inBubble has a test run in a synctest bubble, where the delays of retries take no time.
+func inBubble(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		handlers := utilruntime.ErrorHandlers
+		utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
+		defer func() { utilruntime.ErrorHandlers = handlers }()
+		synctest.Test(t, test)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // epoch is when controllertest's clocks start.
@@ -253,22 +254,26 @@ func TestTimers(t *testing.T) {
 
 // No event tells that the clock was set. Pins TOK-28.
 func TestATokenIsLookedAtAgainUntilItExpires(t *testing.T) {
-	env, c := start(t, token(in(24*time.Hour)))
-	queued := &controllertest.Queue[types.NamespacedName]{Namespace: key.Namespace}
+	env := controllertest.New(t, token(in(24*time.Hour)))
+	c := must.Get(newCleaner(env.Env, config{}))(t)
+	queued := &controllertest.Queue[types.NamespacedName]{} // of the handler too, from the start
 	c.queue = queued
+	env.Start(t)
+	env.Fake.ClearActions()
 	for _, test := range []struct {
-		set  time.Duration // what the clock shows
-		want string
+		set, want time.Duration // what the clock shows, and after which time it is reconciled again
 	}{
-		{0, key.Name + " in 10m0s"},
-		{24*time.Hour - 10*time.Minute - time.Second, key.Name + " in 10m0s"},
-		{24*time.Hour - time.Minute, key.Name + " in 1m0s"},
+		{0, 10 * time.Minute},
+		{24*time.Hour - 10*time.Minute - time.Second, 10 * time.Minute},
+		{24*time.Hour - time.Minute, time.Minute},
 	} {
 		env.Clock.SetTime(epoch.Add(test.set))
 		if err := c.reconcile(env.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		queued.Want(t, test.want)
+		if delay := queued.TakeDelay(key); delay != test.want {
+			t.Errorf("it is reconciled again after %v, want %v", delay, test.want)
+		}
 	}
 	env.WantRequests(t)
 }
