@@ -41,8 +41,9 @@ type written struct {
 	// owed is the Service if its load balancer is still to be deleted, gone whether it is gone itself. See owed.go.
 	owed *corev1.Service
 	gone bool
-	// address is whether the Service had an address after the last write, or when it was first read.
-	address bool
+	// addressed is the version with which the Service had an address after the last write, or when it was first read;
+	// empty if it had none.
+	addressed string
 	// restored is when the Service was last queued because it had lost that.
 	restored time.Time
 }
@@ -74,7 +75,8 @@ func (p *processed) know(service *corev1.Service) written {
 	}
 	w := p.byKey[keyOf(service)]
 	if w.uid != service.UID {
-		w = written{uid: service.UID, address: hasAddress(service)}
+		w = written{uid: service.UID}
+		w.noteAddress(service)
 		p.byKey[keyOf(service)] = w
 	}
 	return w
@@ -100,7 +102,8 @@ func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface
 		p.change(keyOf(cached), func(known *written) {
 			known.unsure, known.at = false, p.clock.Now()
 			if is.UID == known.uid {
-				known.version, known.address = is.ResourceVersion, hasAddress(is)
+				known.version = is.ResourceVersion
+				known.noteAddress(is)
 			}
 			w = *known
 		})
@@ -135,13 +138,20 @@ func (p *processed) hasLost(was, is *corev1.Service) bool {
 // in between is found by a resync.
 func (p *processed) hasLostAddress(is *corev1.Service) (lost bool) {
 	p.change(keyOf(is), func(w *written) {
-		isLater := w.version == "" || writes.IsOlder(w.version, is.ResourceVersion)
-		lost = w.address && w.uid == is.UID && isLater && p.clock.Since(w.restored) >= writes.Timeout
+		lost = w.uid == is.UID && w.addressed != "" && writes.IsOlder(w.addressed, is.ResourceVersion) &&
+			p.clock.Since(w.restored) >= writes.Timeout
 		if lost {
 			w.restored = p.clock.Now()
 		}
 	})
 	return lost
+}
+
+func (w *written) noteAddress(is *corev1.Service) {
+	w.addressed = ""
+	if hasAddress(is) {
+		w.addressed = is.ResourceVersion
+	}
 }
 
 func hasAddress(service *corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 }
@@ -153,7 +163,8 @@ func (p *processed) wrote(key string, is *corev1.Service, err error) {
 		case err != nil:
 			w.unsure = true
 		case is.UID == w.uid:
-			w.version, w.at, w.address = is.ResourceVersion, p.clock.Now(), hasAddress(is)
+			w.version, w.at = is.ResourceVersion, p.clock.Now()
+			w.noteAddress(is)
 		}
 	})
 }
