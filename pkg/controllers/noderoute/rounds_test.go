@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
@@ -69,20 +67,10 @@ func TestRoundsFollowOneAnother(t *testing.T) {
 	}
 }
 
-// inBubble has a test run in a synctest bubble: rounds that are ten seconds apart take no time there.
-func inBubble(test func(t *testing.T)) func(t *testing.T) {
-	return func(t *testing.T) {
-		handlers := utilruntime.ErrorHandlers
-		utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
-		defer func() { utilruntime.ErrorHandlers = handlers }()
-		synctest.Test(t, test)
-	}
-}
-
 // With the gate, the first event has a round at once. Further ones share one of their own, ten seconds
 // later, and so has a failure. Pins ROUTE-11 and ROUTE-26.
 func TestRoundsAfterEventsAreLimited(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	controllertest.InBubble(func(t *testing.T) {
 		memory := fakecloud.The()
 		memory.Reset()
 		began := time.Now()
@@ -191,7 +179,7 @@ func TestARouteOfANodeThatTheCacheDoesNotShowIsKept(t *testing.T) {
 
 // With the gate, no event follows a round in which the node of a route could not be read. Pins ROUTE-33.
 func TestANodeThatCannotBeReadIsReadAgain(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	controllertest.InBubble(func(t *testing.T) {
 		memory := fakecloud.The()
 		memory.Reset()
 		memory.SetRoutes("kubernetes",
@@ -244,7 +232,7 @@ func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
 			func(env *controllertest.Env, _ string) bool { return len(env.Writes()) == 1 },
 		},
 	} {
-		t.Run(name, inBubble(func(t *testing.T) {
+		t.Run(name, controllertest.InBubble(func(t *testing.T) {
 			node := nodeWith(name, "10.244.5.0/24")
 			node.Status.Conditions = []corev1.NodeCondition{{
 				Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated",

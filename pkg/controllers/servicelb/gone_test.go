@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -69,7 +68,7 @@ func TestANodeOfWhichItIsNotKnownWhetherItIsGone(t *testing.T) {
 // the finalizer away. Pins SLB-40.
 func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.T) {
 	for name, isReplaced := range map[string]bool{"it is gone": false, "another one has its name": true} {
-		t.Run(name, inBubble(func(t *testing.T) {
+		t.Run(name, controllertest.InBubble(func(t *testing.T) {
 			cloud := fakecloud.The()
 			cloud.Reset()
 			const deleting = "EnsureLoadBalancerDeleted a/owed"
@@ -105,15 +104,5 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 				return !has(balanced("owed")) && has(another) == isReplaced
 			})
 		}))
-	}
-}
-
-// inBubble has a test run in a synctest bubble, where the delays of retries take no time.
-func inBubble(test func(t *testing.T)) func(t *testing.T) {
-	return func(t *testing.T) {
-		handlers := utilruntime.ErrorHandlers
-		utilruntime.ErrorHandlers = nil // one of them sleeps until the time that another bubble has come to
-		defer func() { utilruntime.ErrorHandlers = handlers }()
-		synctest.Test(t, test)
 	}
 }
