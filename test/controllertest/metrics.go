@@ -32,6 +32,28 @@ func (e *Env) Series(t testing.TB, metric string) []string {
 	return all
 }
 
+// Histogram returns the sum of the observations of a histogram of the instance, and the upper bounds of its buckets. It
+// fails the test unless there is one series of it.
+func (e *Env) Histogram(t testing.TB, metric string) (sum float64, bounds []float64) {
+	t.Helper()
+	families, err := e.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != metric || len(family.Metric) != 1 {
+			continue
+		}
+		h := family.Metric[0].GetHistogram()
+		for _, bucket := range h.Bucket {
+			bounds = append(bounds, bucket.GetUpperBound())
+		}
+		return h.GetSampleSum(), bounds
+	}
+	t.Fatalf("there is not one series of %s", metric)
+	return 0, nil
+}
+
 // WantOnlyQueueMetrics wants the instance to have metrics of its queues, and no others. If queues are named, it wants
 // those of no other queue.
 func (e *Env) WantOnlyQueueMetrics(t testing.TB, queues ...string) {

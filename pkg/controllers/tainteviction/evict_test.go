@@ -53,22 +53,9 @@ func TestEvict(t *testing.T) {
 	if got := env.Series(t, "taint_eviction_controller_pod_deletions_total"); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("deletions are %q", got)
 	}
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "taint_eviction_controller_pod_deletion_duration_seconds" {
-			continue
-		}
-		h := family.Metric[0].GetHistogram()
-		var bounds []float64
-		for _, bucket := range h.Bucket {
-			bounds = append(bounds, bucket.GetUpperBound())
-		}
-		if h.GetSampleSum() != 30 || !slices.Equal(bounds[:12], []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}) {
-			t.Errorf("duration is %v, in %v", h.GetSampleSum(), bounds)
-		}
+	sum, bounds := env.Histogram(t, "taint_eviction_controller_pod_deletion_duration_seconds")
+	if sum != 30 || !slices.Equal(bounds[:12], []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}) {
+		t.Errorf("duration is %v, in %v", sum, bounds)
 	}
 }
 
