@@ -18,12 +18,13 @@ func scaleUpNew(d *appsv1.Deployment, sets replicaSets) resize {
 // pods that the new ReplicaSet still lacks count as unavailable.
 func scaleDownOld(d *appsv1.Deployment, sets replicaSets) []resize {
 	withPods := active(sets.old)
-	pending := int64(sizeOf(sets.current)) - int64(sets.current.Status.AvailableReplicas)
+	updated := staying([]*appsv1.ReplicaSet{sets.current})
+	pending := int64(sizeOf(sets.current)) - updated
 	budget := total(sets.all()) - int64(minAvailable(d)) - pending
 	if len(withPods) == 0 || budget <= 0 {
 		return nil
 	}
-	spare := staying(withPods) + int64(sets.current.Status.AvailableReplicas) - int64(minAvailable(d))
+	spare := staying(withPods) + updated - int64(minAvailable(d))
 	unavailable, ok := unavailablePods(withPods, budget)
 	if !ok {
 		spare = 0

@@ -59,6 +59,8 @@ func TestScaleDownOld(t *testing.T) {
 			currentAnd(makeSet(1, 3), makeSet(2, 3, available(2)), makeSet(3, 4, available(5)), makeSet(4, 3, available(1))), map[string]int32{"web-2": 2}},
 		{"DEP-68: pods on their way out are not counted on", makeDeployment(10),
 			currentAnd(makeSet(1, 5), makeSet(2, 10, available(0)), makeSet(3, 3, available(5))), map[string]int32{"web-2": 0}},
+		{"DEP-74: nor are new pods that are", makeDeployment(50, rolling("25%", "0")),
+			currentAnd(makeSet(1, 40, available(80)), makeSet(2, 23)), map[string]int32{"web-2": 10}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := sizes(scaleDownOld(tc.d, tc.sets)); !maps.Equal(got, tc.want) {
