@@ -37,7 +37,7 @@ func (e *Engine[T]) report(ctx context.Context, owner T, observed observation, f
 			}
 		}
 	}
-	if failure == nil && spec.MinReadySeconds > 0 && next.Ready != next.Available {
+	if spec.MinReadySeconds > 0 && next.Ready != next.Available {
 		e.checkAvailability(owner, observed.active, spec.MinReadySeconds, now)
 	}
 	return nil

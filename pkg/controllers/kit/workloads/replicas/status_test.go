@@ -435,11 +435,12 @@ func TestPodsThatBecomeAvailableByTimeAreLookedAt(t *testing.T) {
 	}
 }
 
-func TestAFailureIsRetriedByBackoffAlone(t *testing.T) {
+// The retry of a failure may be a quarter of an hour away. Pins RS-57.
+func TestAFailureDoesNotDelayWhatBecomesAvailable(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }), replicaPod("p1", readySince(start)))
 	f.Refuse("create pods", refusal("over quota"))
 	if err := f.Reconcile(); err == nil {
 		t.Error("no error")
 	}
-	f.Queued.Want(t)
+	f.Queued.Want(t, "rs in 10s")
 }
