@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -32,21 +33,47 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 		return err
 	}
 	r := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
-	err = r.do(ctx)
+	if err := r.run(ctx, cached); err != nil {
+		c.awaitNext(cached, r.now)
+		return err
+	}
+	if r.again != nil {
+		c.owners.EnqueueAfter(cached, *r.again)
+	}
+	return nil
+}
+
+// awaitNext has a CronJob whose reconcile failed reconciled at its next scheduled time. The retry may be later, when it
+// is too late to start.
+func (c *cronJobController) awaitNext(cj *batchv1.CronJob, now time.Time) {
+	if cj.DeletionTimestamp != nil || ptr.Deref(cj.Spec.Suspend, false) {
+		return
+	}
+	schedule, err := c.schedules.parse(effective(&cj.Spec))
+	if err != nil {
+		return
+	}
+	if delay := untilNext(cj, schedule, now); delay > 0 {
+		c.owners.EnqueueAfter(cj, delay)
+	}
+}
+
+// run reconciles the CronJob and writes its status.
+func (r *reconciliation) run(ctx context.Context, cached *batchv1.CronJob) error {
+	err := r.do(ctx)
 	if r.news {
 		r.within(r.untilRecorded())
 	}
-	if r.dirty {
-		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.cj, metav1.UpdateOptions{})
-		if failure != nil {
-			return fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cached), failure)
-		}
-		r.cj.ObjectMeta = written.ObjectMeta
-		c.owners.WroteOwner(cached, r.cj)
+	if !r.dirty {
+		return err
 	}
-	if err == nil && r.again != nil {
-		c.owners.EnqueueAfter(cached, *r.again)
+	written, failure := r.Client.BatchV1().CronJobs(cached.Namespace).
+		UpdateStatus(controller.OnlyMetadata(ctx), r.cj, metav1.UpdateOptions{})
+	if failure != nil {
+		return fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cached), failure)
 	}
+	r.cj.ObjectMeta = written.ObjectMeta
+	r.owners.WroteOwner(cached, r.cj)
 	return err
 }
 

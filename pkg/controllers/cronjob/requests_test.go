@@ -105,6 +105,11 @@ func TestTheStatusAndWhatEventsAreOf(t *testing.T) {
 	}
 }
 
+// goingAway marks a CronJob as being deleted.
+func goingAway(cj *batchv1.CronJob) {
+	cj.DeletionTimestamp, cj.Finalizers = &metav1.Time{Time: at("03:00:00")}, []string{"a/b"}
+}
+
 // Pins CRON-10.
 func TestWhenACronJobIsReconciledAgain(t *testing.T) {
 	next := 55*time.Minute + 55*time.Second + 100*time.Millisecond
@@ -118,9 +123,7 @@ func TestWhenACronJobIsReconciledAgain(t *testing.T) {
 		"it has no schedule":    {cronJob("nonsense"), 0},
 		"its time never comes":  {cronJob("0 0 31 2 *"), 0},
 		"there is no such zone": {cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("No/Where") }), 0},
-		"it is being deleted": {cronJob("0 * * * *", func(cj *batchv1.CronJob) {
-			cj.DeletionTimestamp, cj.Finalizers = &metav1.Time{Time: at("03:00:00")}, []string{"a/b"}
-		}), 0},
+		"it is being deleted":   {cronJob("0 * * * *", goingAway), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.cj)
@@ -231,5 +234,39 @@ func TestARequestEndsWithTheInstance(t *testing.T) {
 	stop()
 	if s := c.owners.Loop.Inspect(); s.Failed != 1 || len(env.Writes()) != 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// The retry of a failure may be a quarter of an hour away, when it is too late to start. Pins CRON-69.
+func TestACronJobThatFailsIsReconciledAtItsNextTime(t *testing.T) {
+	next := 55*time.Minute + 55*time.Second + 100*time.Millisecond
+	for name, tc := range map[string]struct {
+		cj      *batchv1.CronJob
+		refused string
+		want    time.Duration // 0 if only the retry follows
+	}{
+		"its Job is not created":      {cronJob("0 * * * *"), "create jobs", next},
+		"its status is not written":   {cronJob("0 * * * *"), "update cronjobs/status", next},
+		"a listed Job is not read":    {cronJob("0 * * * *", listing("old")), "get jobs", next},
+		"it is suspended":             {cronJob("0 * * * *", listing("old"), suspended), "get jobs", 0},
+		"it has no schedule":          {cronJob("nonsense", listing("old")), "get jobs", 0},
+		"its time never comes":        {cronJob("0 0 31 2 *", listing("old")), "get jobs", 0},
+		"it is deleted with its Jobs": {cronJob("0 * * * *", listing("old"), goingAway), "get jobs", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.cj)
+			queue := &controllertest.Queue[types.NamespacedName]{Namespace: "ns"}
+			c.owners.Queue = queue
+			env.Refuse(tc.refused, errors.New("boom"))
+			if err := c.owners.Reconcile(env.Context(), key); err == nil {
+				t.Fatal("it succeeded")
+			}
+			if got := queue.TakeDelay(key); got != tc.want {
+				t.Errorf("it is reconciled in %v, want %v", got, tc.want)
+			}
+			if got := queue.Take(); len(got) > 0 {
+				t.Errorf("queued %q", got)
+			}
+		})
 	}
 }
