@@ -15,6 +15,7 @@ func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
 		Add:    c.owners.Enqueue,
 		Update: c.cronJobUpdated,
 		Delete: c.owners.Deleted,
+		Missed: c.owners.Missed,
 	})
 	c.jobsOfOwners().Watch(jobs)
 }

@@ -40,6 +40,26 @@ func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// The cache of pods is behind, and shows the finalizers that were removed, when the Job is shown again. Pins JOB-132.
+func TestNoPodIsCountedTwiceIfAListLacksTheJob(t *testing.T) {
+	cfg := defaults
+	cfg.requireFresh = false
+	job := newJob(sized(9, 9), started)
+	f := newFixture(t, cfg, job, newPod("a", succeeded), newPod("f", exited(1, 0)))
+	f.MustReconcile(t)
+	f.Uncache(t, job)
+	f.c.jobMissed(job)
+	f.MustReconcile(t)
+	f.Cache(t, f.stored(t))
+	f.MustReconcile(t)
+	if s := f.stored(t).Status; s.Succeeded != 1 || s.Failed != 1 {
+		t.Errorf("%d succeeded, %d failed, of one each", s.Succeeded, s.Failed)
+	}
+	if got, _ := f.c.memory.backoffs.get(key, "job-uid"); got.failures != 1 {
+		t.Errorf("the backoff is %+v", got)
+	}
+}
+
 // rememberAll makes the controller have state of every kind of the Job.
 func (f *fixture) rememberAll(uid types.UID) {
 	f.c.memory.backoffs.set(key, uid, backoffRecord{failures: 1, last: start})

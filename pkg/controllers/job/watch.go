@@ -13,7 +13,9 @@ import (
 )
 
 func (c *jobController) watch(jobs, podInformer cache.SharedIndexInformer) {
-	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{Add: c.jobAdded, Update: c.jobUpdated, Delete: c.jobDeleted})
+	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{
+		Add: c.jobAdded, Update: c.jobUpdated, Delete: c.jobDeleted, Missed: c.jobMissed,
+	})
 	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
 		Only:   func(pod *corev1.Pod) bool { return c.owners.MayOwn(pod) || isTracked(pod) },
 		Add:    c.podAdded,
@@ -63,6 +65,13 @@ func (c *jobController) jobDeleted(job *batchv1.Job) {
 	c.sweep(job)
 	c.memory.drop(reconcile.KeyOf(job), job.UID)
 	c.owners.Deleted(job)
+}
+
+// jobMissed handles a Job that a list after a break of the watch lacked. What is known of it and its pods is kept, as
+// long as its writes are: it may exist, and a pod whose finalizer was removed would be counted again.
+func (c *jobController) jobMissed(job *batchv1.Job) {
+	c.sweep(job)
+	c.owners.Missed(job)
 }
 
 // batch enqueues a Job after batchPeriod, so that one reconcile handles several events. A

@@ -34,7 +34,8 @@
 //
 //  11. With RequireFresh it is skipped while the caches do not show what was written for it
 //     (package writes), and reconciled again as reconcile.AwaitCache describes; with FromLastWrite
-//     the reconcile starts from what the last write returned. An owner that is gone is forgotten.
+//     the reconcile starts from what the last write returned. An owner that is gone is forgotten; one that only a list
+//     after a break of the watch lacks, after five minutes.
 //  12. Settled, which must be called before dependents are listed, reports whether any may be
 //     created or deleted.
 //

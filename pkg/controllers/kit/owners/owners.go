@@ -65,6 +65,7 @@ type Owners[T metav1.Object] struct {
 	env     controller.Env
 	options Options[T]
 	cached  cache.Indexer
+	missed  missed
 	written writes.Objects[T]
 	work    func(context.Context, T) error
 }
@@ -122,6 +123,10 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	owner, err := o.read(key)
 	switch {
 	case apierrors.IsNotFound(err):
+		if left := writes.Timeout - o.env.Clock.Since(o.missed.since(key)); left > 0 {
+			o.Queue.AddAfter(key, left)
+			return nil
+		}
 		o.forget(key)
 		return nil
 	case reconcile.IsRequeue(err):
@@ -129,6 +134,7 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", o.options.Kind.Kind, key, err)
 	}
+	o.missed.drop(key)
 	err = o.work(ctx, owner)
 	if err == nil || reconcile.IsExpected(err) {
 		return err
@@ -180,6 +186,7 @@ func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 
 // forget drops all state of an owner that no longer exists.
 func (o *Owners[T]) forget(key types.NamespacedName) {
+	o.missed.drop(key)
 	o.Writes.ForgetAll(key)
 	o.Selectors.Forget(key)
 	if o.options.OnGone != nil {

@@ -133,6 +133,42 @@ func TestWhatWasWrittenIsForgottenWithTheOwner(t *testing.T) {
 	f.queued.WantInAnyOrder(t, "a in 1h0m0s", "a in 1h0m0s", "a", "a")
 }
 
+// An owner that a list lacked may exist, and a cache that is behind may show its dependents as they were. Pins WL-121.
+func TestWhatWasWrittenIsKeptForAnOwnerThatAListLacked(t *testing.T) {
+	f := newBench(t, nil)
+	key := reconcile.KeyOf(set("a"))
+	reconciled := func() {
+		t.Helper()
+		if err := f.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Writes.Hold(set("a"), time.Hour)
+	f.queued.Clear()
+	f.Missed(set("a"))
+	reconciled()
+	f.queued.Want(t, "a", "a in 5m0s")
+	if f.Settled(set("a")) || len(f.gone) > 0 {
+		t.Errorf("it is forgotten at once; gone are %q", f.gone)
+	}
+	f.env.Clock.Step(5 * time.Minute)
+	reconciled()
+	if !f.Settled(set("a")) || !slices.Equal(f.gone, []string{"a"}) {
+		t.Errorf("it is remembered; gone are %q", f.gone)
+	}
+
+	// It is shown again, and then deleted.
+	f.Writes.Hold(set("a"), time.Hour)
+	f.Missed(set("a"))
+	f.env.Cache(t, set("a"))
+	reconciled()
+	f.env.Uncache(t, set("a"))
+	reconciled()
+	if !f.Settled(set("a")) {
+		t.Error("it is remembered although it was deleted")
+	}
+}
+
 func TestReconcileReadsTheOwner(t *testing.T) {
 	f := newBench(t, nil, set("a"))
 	boom := errors.New("boom")

@@ -26,7 +26,9 @@ func (o *Owners[T]) EnqueueAfter(owner T, delay time.Duration) {
 
 // Watch adds the handlers to the informer of the owners.
 func (o *Owners[T]) Watch() {
-	watch.Objects(o.options.Informer, watch.Funcs[T]{Add: o.Enqueue, Update: o.Updated, Delete: o.Deleted})
+	watch.Objects(o.options.Informer, watch.Funcs[T]{
+		Add: o.Enqueue, Update: o.Updated, Delete: o.Deleted, Missed: o.Missed,
+	})
 }
 
 // Updated handles an update of an owner.
@@ -54,6 +56,13 @@ func (o *Owners[T]) isEcho(lane reconcile.Lane, old, owner T) bool {
 // Deleted handles the deletion of an owner.
 func (o *Owners[T]) Deleted(owner T) {
 	o.Writes.Forget(owner)
+	o.Enqueue(reconcile.Gone(owner), owner)
+}
+
+// Missed handles an owner that a list after a break of the watch lacked. It may exist, so what was written for it is
+// kept for a while: a cache that is behind may yet show its dependents as they were before.
+func (o *Owners[T]) Missed(owner T) {
+	o.missed.add(reconcile.KeyOf(owner), o.env.Clock.Now())
 	o.Enqueue(reconcile.Gone(owner), owner)
 }
 
