@@ -138,6 +138,9 @@ func (c *daemonSetController) snapshot(
 		return nil, getErr
 	}
 	if history.Holds(existing, payload) {
+		if !metav1.IsControlledBy(existing, ds) {
+			c.owners.EnqueueAfter(ds, reconcile.RecheckAfter) // it goes with the set that it belongs to
+		}
 		return c.labelled(ctx, existing)
 	}
 	if countErr := c.countCollision(ctx, ds); countErr != nil {

@@ -255,6 +255,23 @@ func TestANameThatIsTaken(t *testing.T) {
 	})
 }
 
+// A set was deleted and created again, and its revision, which is deleted with the former set, is still there. That is
+// no event of the new one. Pins DS-71.
+func TestTheRevisionOfAFormerSetIsReplaced(t *testing.T) {
+	ds := newSet()
+	name := "agent-" + podtemplate.Hash(&ds.Spec.Template, nil)
+	former := newRevision(name, 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "former" })
+	h := newHarness(t, true, ds, former)
+	h.reconcile(t)
+	h.Queued.Want(t, "agent in 10s")
+	h.Remove(t, former)
+	h.reconcile(t)
+	h.Queued.Want(t)
+	if all := h.revisions(t); len(all) != 1 || !metav1.IsControlledBy(all[0], ds) {
+		t.Errorf("the revisions are %v", all)
+	}
+}
+
 // Pins DS-16, DS-69 and WL-117.
 func TestHistoryFailures(t *testing.T) {
 	boom := errors.New("boom")
