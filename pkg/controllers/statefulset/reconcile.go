@@ -62,14 +62,12 @@ func (c *statefulSetController) sync(ctx context.Context, o *observation, mayAct
 		return errors.Join(context.Cause(ctx), failure)
 	}
 	current, err := c.report(ctx, o.set, status)
+	c.checkAvailability(o.set, &status, o.members, o.now) // the retry of a failure may be later
 	if failure == nil || err != nil && reconcile.IsExpected(failure) {
 		failure = err
 	}
 	if err := c.truncateHistory(ctx, o, current); err != nil {
 		return utilerrors.NewAggregate([]error{failure, err})
-	}
-	if failure == nil {
-		c.checkAvailability(o.set, &status, o.members, o.now)
 	}
 	return failure
 }

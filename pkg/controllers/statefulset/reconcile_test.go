@@ -66,6 +66,17 @@ func TestMinReadySecondsAreWaitedFor(t *testing.T) {
 	f.Queued.Want(t, "web in 10s")
 }
 
+// The retry of a failure may be a quarter of an hour away. Pins STS-80.
+func TestAFailureDoesNotDelayWhatBecomesAvailable(t *testing.T) {
+	f := settled(t, 1, parallel, minReady(10), scaledTo(2))
+	f.Cache(t, podAt(newSet(1), revisionAt(t, 1).Name, 0, readySince(start.Add(-4*time.Second))))
+	f.Refuse("create pods", errTest)
+	if err := f.Reconcile(); err == nil {
+		t.Error("no error")
+	}
+	f.Queued.Want(t, "web in 6s")
+}
+
 // Pins STS-15.
 func TestStaleCachesAreWaitedFor(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](2) })

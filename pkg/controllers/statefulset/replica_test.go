@@ -127,6 +127,8 @@ func TestClaimProblems(t *testing.T) {
 	deleted.Name, deleted.DeletionTimestamp, deleted.Finalizers = "data-web-0", &metav1.Time{Time: start}, []string{"x"}
 	stale := claimOwnedBy(ref("v1", "Pod", "web-0", "old", true))
 	stale.Name = "data-web-0"
+	ofFormer := claimOwnedBy(staleSet)
+	ofFormer.Name = "data-web-0"
 	for _, test := range []struct {
 		name   string
 		policy setChange
@@ -145,6 +147,11 @@ func TestClaimProblems(t *testing.T) {
 		}, nil},
 		{"STS-25c, STS-51: claim is of an earlier pod", retention(retain, discard), stale, false, "", nil, nil},
 		{"STS-25c: claim is of an earlier pod, retained", retention(discard, retain), stale, false, "", []string{
+			"Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim",
+			"Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful",
+		}, []string{createWeb0}},
+		{"STS-83: claim is of an earlier set", retention(discard, retain), ofFormer, false, "", nil, nil},
+		{"STS-83: claim is of an earlier set, retained", retention(retain, discard), ofFormer, false, "", []string{
 			"Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim",
 			"Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful",
 		}, []string{createWeb0}},

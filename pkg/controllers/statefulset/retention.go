@@ -195,15 +195,17 @@ func (c *statefulSetController) claimsMatchPolicy(
 	return matches, err
 }
 
-// claimsAreStale reports whether a claim of a pod's slot is owned by an earlier pod of that
-// name, so that the garbage collector will delete it.
+// claimsAreStale reports whether a claim of a pod's slot is owned by an earlier pod or set of that
+// name, so that the garbage collector will delete it, and with it what a new pod writes.
 func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
-	if !policyOf(set).deleteWithPod {
+	p := policyOf(set)
+	if p == retainsAll {
 		return false, nil
 	}
 	stale := false
 	err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
-		stale = stale || ownersOf(claim, set, pod).stalePod
+		found := ownersOf(claim, set, pod)
+		stale = stale || p.deleteWithPod && found.stalePod || p.deleteWithSet && found.staleSet
 		return nil
 	})
 	return stale, err

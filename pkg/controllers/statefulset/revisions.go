@@ -166,13 +166,41 @@ func (c *statefulSetController) currentRevisions(
 	if found.update, err = c.updateRevision(ctx, set, sorted, &found.collisions); err != nil {
 		return found, err
 	}
-	found.current = found.update
-	for _, revision := range sorted {
-		if revision.Name == set.Status.CurrentRevision {
-			found.current = revision
+	found.current, err = c.currentRevision(ctx, set, sorted, found.update)
+	return found, err
+}
+
+// currentRevision returns the revision that the status of a set names as the current one, and the update revision if
+// there is none. One that the history lacks is read live: a list after a break of the watch may lack it, and once the
+// status names another one, nothing says which it was.
+func (c *statefulSetController) currentRevision(
+	ctx context.Context, set *appsv1.StatefulSet, listed []*appsv1.ControllerRevision, update *appsv1.ControllerRevision,
+) (*appsv1.ControllerRevision, error) {
+	name := set.Status.CurrentRevision
+	if name == "" || name == update.Name {
+		return update, nil
+	}
+	for _, revision := range listed {
+		if revision.Name == name {
+			return revision, nil
 		}
 	}
-	return found, nil
+	live, err := c.Client.AppsV1().ControllerRevisions(set.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return update, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading revision %s/%s: %w", set.Namespace, name, err)
+	case !c.isRevisionOf(set, live):
+		return update, nil
+	}
+	return live, nil
+}
+
+// isRevisionOf reports whether a revision belongs to the history of a set.
+func (c *statefulSetController) isRevisionOf(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) bool {
+	selector, err := c.owners.Selectors.Of(set)
+	return err == nil && metav1.IsControlledBy(revision, set) && selector.Matches(labels.Set(revision.Labels))
 }
 
 func (c *statefulSetController) updateRevision(
@@ -213,6 +241,9 @@ func (c *statefulSetController) updateRevision(
 	*collisions = count
 	if err != nil {
 		return nil, err
+	}
+	if !metav1.IsControlledBy(created, set) {
+		c.owners.EnqueueAfter(set, reconcile.RecheckAfter) // it was there, and goes with the set that it belongs to
 	}
 	c.wroteRevision(set, created)
 	c.equalities.remember(set, created, identical)

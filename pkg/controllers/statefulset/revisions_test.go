@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -67,7 +68,8 @@ func TestRevisions(t *testing.T) {
 			[]string{"update controllerrevisions b"}},
 		{"STS-19c: drifted", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1))}, "a", "a", 1, "a", nil},
 		{"STS-19c: drifted, not the last", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", revisionAt(t, 1).Name, 3, "b", []string{create}},
-		{"STS-19: current is gone", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "gone", "a", 1, "a", nil},
+		{"STS-19: current is gone", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "gone", "a", 1, "a",
+			[]string{"get controllerrevisions gone"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set := newSet(1)
@@ -96,6 +98,45 @@ func TestRevisions(t *testing.T) {
 			again, err := f.c.currentRevisions(t.Context(), set, test.history)
 			if err != nil || again.update != got.update {
 				t.Errorf("got %v, %v", again.update, err)
+			}
+		})
+	}
+}
+
+// A list after a break of the watch lacked the revision of the pods that the partition protects, and one of them is
+// created again.
+func TestTheCacheLacksTheCurrentRevision(t *testing.T) {
+	was, is := revisionAt(t, 1).Name, revisionAt(t, 1, image("v2")).Name
+	for name, test := range map[string]struct {
+		live    func(*appsv1.ControllerRevision)
+		refused error
+		want    string // the revision of the pod, empty if there is none
+	}{
+		"STS-79: it exists":                 {want: was},
+		"STS-79: it is that of another set": {live: func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" }, want: is},
+		"STS-79: it is not selected":        {live: func(r *appsv1.ControllerRevision) { r.Labels = nil }, want: is},
+		"STS-79: it cannot be read":         {refused: errTest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 2, image("v2"), edited, partition(2))
+			lost := podAt(newSet(2), was, 0)
+			f.Remove(t, lost)
+			f.Uncache(t, lost, revisionAt(t, 1))
+			if test.live != nil {
+				f.Store(t, controllertest.Changed(revisionAt(t, 1), test.live))
+			}
+			if test.refused != nil {
+				f.Refuse("get controllerrevisions", test.refused)
+			}
+			if err := f.Reconcile(); !errors.Is(err, test.refused) {
+				t.Fatalf("got %v, want %v", err, test.refused)
+			}
+			pod, made := controllertest.Stored[*corev1.Pod](t, f.Env, key.Namespace, lost.Name)
+			if made != (test.want != "") || made && revisionOf(pod) != test.want {
+				t.Errorf("the pod is made: %v, at %s, want %q", made, pod.GetLabels(), test.want)
+			}
+			if got := f.status(t).CurrentRevision; got != cmp.Or(test.want, was) {
+				t.Errorf("the current revision is %s", got)
 			}
 		})
 	}
@@ -173,6 +214,25 @@ func TestCollisionsCount(t *testing.T) {
 	f.MustReconcile(t)
 	if status := f.status(t); *status.CollisionCount != 1 || status.UpdateRevision != got.update.Name {
 		t.Errorf("the status is %+v", status)
+	}
+}
+
+// A set was deleted and created again, and its revision, which is deleted with the former set, is still there. There is
+// no event when it is gone. Pins STS-81.
+func TestTheRevisionOfAFormerSetIsReplaced(t *testing.T) {
+	f := newFixture(t, newSet(0))
+	former := revisionAt(t, 1)
+	former.OwnerReferences[0].UID = "former"
+	f.Store(t, former)
+	f.MustReconcile(t)
+	f.Queued.Want(t, "web in 10s")
+	f.Remove(t, former)
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.Queued.Want(t)
+	own := controllertest.MustStored[*appsv1.ControllerRevision](t, f.Env, key.Namespace, former.Name)
+	if !metav1.IsControlledBy(own, newSet(0)) {
+		t.Errorf("the revision belongs to %v", own.OwnerReferences)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -18,6 +19,7 @@ import (
 func (c *statefulSetController) watch(podInformer, claims cache.SharedIndexInformer) {
 	c.owners.Watch()
 	c.podsOfOwners().Watch(podInformer)
+	watch.Objects(podInformer, c.namesakeFuncs())
 	watch.Objects(claims, c.claimFuncs())
 }
 
@@ -38,6 +40,21 @@ func (c *statefulSetController) podsOfOwners() owners.Dependents[*appsv1.Statefu
 func (c *statefulSetController) podUpdated(set *appsv1.StatefulSet, old, pod *corev1.Pod) {
 	if set.Spec.MinReadySeconds > 0 && pods.BecameReady(old, pod) {
 		c.owners.EnqueueAfter(set, time.Duration(set.Spec.MinReadySeconds)*time.Second)
+	}
+}
+
+// namesakeFuncs are the handlers of pods that have the name of a slot, of any owner. One that is not of the set,
+// but of a former set of its name for example, keeps its slot empty until it is gone, which is no event of a dependent.
+func (c *statefulSetController) namesakeFuncs() watch.Funcs[*corev1.Pod] {
+	return watch.Funcs[*corev1.Pod]{
+		Only: func(pod *corev1.Pod) bool { return ordinalOf(pod) >= 0 },
+		Delete: func(pod *corev1.Pod) {
+			name, ordinal := split(pod.Name)
+			set, err := c.owners.Cached(types.NamespacedName{Namespace: pod.Namespace, Name: name})
+			if err == nil && inRange(set, ordinal) && !metav1.IsControlledBy(pod, set) {
+				c.owners.Enqueue(reconcile.Gone(pod), set)
+			}
+		},
 	}
 }
 

@@ -69,6 +69,42 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
+// A pod of somebody else has the name of a slot, and is deleted. Pins STS-82.
+func TestTheSlotOfANamesakeIsFilledWhenThatIsGone(t *testing.T) {
+	set := newSet(2)
+	ofFormer := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "former" }
+	called := func(name string) podChange { return func(p *corev1.Pod) { p.Name = name; orphaned(p) } }
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		"of a former set":       {podAt(set, "r", 1, ofFormer), []string{"web"}},
+		"of nobody":             {podAt(set, "r", 0, orphaned), []string{"web"}},
+		"of the set itself":     {podAt(set, "r", 0), nil}, // which is an event of a dependent
+		"no slot to be filled":  {podAt(set, "r", 2, orphaned), nil},
+		"no slot":               {podAt(set, "r", 0, called("web-x")), nil},
+		"a slot of another set": {podAt(set, "r", 0, called("db-0")), nil},
+	} {
+		f := newFixture(t, set)
+		watch.Handler(f.c.namesakeFuncs()).OnDelete(test.pod)
+		if got := f.Queued.Take(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: queued %q, want %q", name, got, test.want)
+		}
+	}
+
+	f := newFixture(t, set, podAt(set, "r", 1, ofFormer))
+	f.Start(t)
+	queued := func(want string) {
+		t.Helper()
+		controllertest.Eventually(t, want+" is queued", func() bool { return slices.Equal(f.Queued.Take(), []string{want}) })
+	}
+	queued("backlog web")
+	if err := f.Fake.CoreV1().Pods("ns").Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	queued("web")
+}
+
 // Pins STS-5.
 func TestSetsAreWatched(t *testing.T) {
 	f := newFixture(t)
