@@ -1,7 +1,8 @@
 // Package controllertest is the world in which the unit tests of controllers run.
 //
 //  1. New makes an Env on fake clients and a fake clock. It is the Env of one instance. Its API
-//     server gives an object that is being deleted no further finalizers.
+//     server gives an object that is being deleted no further finalizers, and a patch undoes
+//     nothing that a test changes meanwhile (Store, Change).
 //  2. A test of decisions fills the caches itself (Cache, CatchUp), so that it decides how far
 //     they are behind, replaces the queue by a Queue, and reconciles a key by a call. No
 //     goroutine runs.
@@ -55,6 +56,8 @@ type Env struct {
 	metadata *metadatafake.FakeMetadataClient
 	// version is the newest that the API server gave.
 	version atomic.Int64
+	// storing is held while an object is read and written, so that patches and changes of a test undo nothing.
+	storing sync.Mutex
 
 	mu    sync.Mutex
 	loops []controller.Inspectable
@@ -73,9 +76,8 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	client := fakeclient.New(objects...)
 	metadata := metadatafake.NewSimpleMetadataClient(metaScheme)
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(unstructuredScheme(), nil)
-	refuseNewFinalizers(&client.Fake, client.Tracker())
-	refuseNewFinalizers(&metadata.Fake, metadata.Tracker())
-	refuseNewFinalizers(&dynamic.Fake, dynamic.Tracker())
+	refuseNewFinalizers(&metadata.Fake, metadata.Tracker(), &sync.Mutex{})
+	refuseNewFinalizers(&dynamic.Fake, dynamic.Tracker(), &sync.Mutex{})
 	clock := clocktesting.NewFakeClock(Epoch)
 	events := record.NewFakeRecorder(1000)
 	filesChanged := make(chan struct{}, 1)
@@ -110,6 +112,7 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 		ctx:      ctx,
 		metadata: metadata,
 	}
+	refuseNewFinalizers(&client.Fake, client.Tracker(), &e.storing)
 	e.version.Store(1000)
 	e.Inspect = e.inspect
 	return e

@@ -2,6 +2,7 @@ package controllertest
 
 import (
 	"fmt"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,9 +16,14 @@ import (
 )
 
 // refuseNewFinalizers makes a fake API server refuse updates and patches that add a finalizer to an object that is
-// being deleted, as a real one does.
-func refuseNewFinalizers(server *clienttesting.Fake, tracker clienttesting.ObjectTracker) {
-	write := clienttesting.ObjectReaction(finalizing{tracker})
+// being deleted, as a real one does. It holds the lock while it reads an object, patches it and writes it.
+func refuseNewFinalizers(server *clienttesting.Fake, tracker clienttesting.ObjectTracker, storing sync.Locker) {
+	answer := clienttesting.ObjectReaction(finalizing{tracker})
+	write := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		storing.Lock()
+		defer storing.Unlock()
+		return answer(action)
+	}
 	server.PrependReactor("update", "*", write)
 	server.PrependReactor("patch", "*", write)
 }

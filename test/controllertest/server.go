@@ -52,19 +52,28 @@ func AllStored[T runtime.Object](t testing.TB, e *Env, namespace string) []T {
 	return all
 }
 
-// Change changes an object as somebody else would, and gives it a new version.
+// Change changes an object as somebody else would, and gives it a new version. The changes must store nothing.
 func Change[T runtime.Object](t testing.TB, e *Env, namespace, name string, changes ...func(T)) {
 	t.Helper()
+	e.storing.Lock()
+	defer e.storing.Unlock()
 	object := MustStored[T](t, e, namespace, name)
 	for _, change := range changes {
 		change(object)
 	}
-	e.Store(t, object)
+	e.store(t, object)
 }
 
 // Store puts objects on the API server as somebody else would, with new versions and in place
 // of what there is of them.
 func (e *Env) Store(t testing.TB, objects ...runtime.Object) {
+	t.Helper()
+	e.storing.Lock()
+	defer e.storing.Unlock()
+	e.store(t, objects...)
+}
+
+func (e *Env) store(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
 		accessor, err := meta.Accessor(object)

@@ -3,6 +3,7 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -188,6 +189,31 @@ func TestWritesAreCompleted(t *testing.T) {
 	e.Remove(t, Pod("ns", "c"))
 	if _, ok := Stored[*corev1.Pod](t, e, "ns", "c"); ok {
 		t.Error("it is still there")
+	}
+}
+
+// A fake API server reads an object and writes it when it is patched, and so does a change of a test.
+func TestPatchesAndChangesUndoNothing(t *testing.T) {
+	e := New(t, Pod("ns", "a"))
+	const each = 200
+	patched := make(chan error, 1)
+	go func() {
+		var errs []error
+		for n := range each {
+			patch := fmt.Appendf(nil, `{"metadata": {"annotations": {"patch-%d": ""}}}`, n)
+			_, err := e.Client.CoreV1().Pods("ns").Patch(e.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{})
+			errs = append(errs, err)
+		}
+		patched <- errors.Join(errs...)
+	}()
+	for n := range each {
+		Change(t, e, "ns", "a", func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, fmt.Sprint("change-", n), "") })
+	}
+	if err := <-patched; err != nil {
+		t.Fatal(err)
+	}
+	if got := len(MustStored[*corev1.Pod](t, e, "ns", "a").Annotations); got != 2*each {
+		t.Errorf("%d changes and as many patches left %d annotations", each, got)
 	}
 }
 

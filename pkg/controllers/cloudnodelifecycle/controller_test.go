@@ -68,9 +68,12 @@ func TestRoundOverTheNodes(t *testing.T) {
 	env := controllertest.New(t, gone, ready, fine)
 	stop := run(t, env)
 	controllertest.Eventually(t, "the node that is gone is deleted, and the other asked about", func() bool {
-		return len(env.Writes()) == 1 && len(cloud.Calls("InstanceShutdown "+fine.Name)) == 1
+		return len(env.Writes()) > 0 && len(cloud.Calls("InstanceShutdown "+fine.Name)) > 0
 	})
 	stop()
+	if writes := env.Writes(); len(writes) != 1 {
+		t.Fatalf("sent are %v", writes)
+	}
 	sent, ok := env.Writes()[0].(clienttesting.DeleteAction)
 	if !ok || sent.GetName() != gone.Name {
 		t.Fatalf("%v was sent", env.Writes()[0])
@@ -100,11 +103,15 @@ func TestNodesAreJudgedOneAfterAnother(t *testing.T) {
 		return nil
 	})
 	held.Release()
-	controllertest.Eventually(t, "it is asked about the other", func() bool { return asked() == 2 })
+	controllertest.Eventually(t, "it is asked about the other", func() bool { return asked() > 1 })
 }
 
 // Pins CNLC-13 and CLOUD-16.
 func TestTaintIsTriedFiveTimes(t *testing.T) {
+	controllertest.InBubble(taintIsTriedFiveTimes)(t)
+}
+
+func taintIsTriedFiveTimes(t *testing.T) {
 	node := nodeOf(t, "off", corev1.ConditionFalse)
 	fakecloud.The().Reset()
 	fakecloud.The().ShutDown(node.Name)
@@ -115,11 +122,12 @@ func TestTaintIsTriedFiveTimes(t *testing.T) {
 		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("the object has been modified"))
 	})
 	stop := run(t, env)
-	controllertest.Eventually(t, "the next round has begun", func() bool { return len(fakecloud.The().Calls("InstanceExists "+node.Name)) == 2 })
+	controllertest.Eventually(t, "the next round has tried", func() bool {
+		env.Fake.RLock() // under which requests are answered
+		defer env.Fake.RUnlock()
+		return len(tries) > 5
+	})
 	stop()
-	if len(tries) < 6 {
-		t.Fatalf("%d tries in two rounds", len(tries))
-	}
 	for i := range 4 {
 		if pause := tries[i+1].Sub(tries[i]); pause < 100*time.Millisecond {
 			t.Errorf("a pause of %v", pause)

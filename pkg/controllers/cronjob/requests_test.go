@@ -148,7 +148,10 @@ func TestAFailureIsRetriedWithBackoff(t *testing.T) {
 	env.RefuseIf("create jobs", errors.New("down"), func(n int) bool { return n <= 3 })
 	env.Run(t, c)
 	for failures, backoff := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
-		controllertest.Eventually(t, "it fails", func() bool { return c.owners.Loop.Retries(key) == failures+1 && env.Idle() })
+		// A running loop always waits for its heartbeat, and for a retry once it is scheduled.
+		controllertest.Eventually(t, "it fails", func() bool {
+			return c.owners.Loop.Retries(key) == failures+1 && env.Idle() && env.Clock.Waiters() == 2
+		})
 		env.Clock.Step(backoff - time.Millisecond)
 		env.AwaitIdle(t)
 		if got := c.owners.Loop.Retries(key); got != failures+1 {

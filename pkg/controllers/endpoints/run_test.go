@@ -243,8 +243,12 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService())
 	b.Refuse("create endpoints", errors.New("no"))
 	b.run(t)
-	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", time.Hour, func() bool {
-		return b.c.serviceLoop.Inspect().Failed == 16 && b.c.serviceLoop.Retries(web) == 0
+	for n := range uint64(maxRetries) {
+		controllertest.Eventually(t, "it fails", func() bool { return b.c.serviceLoop.Inspect().Reconciled > n })
+		b.Clock.Step(time.Hour) // not more often, since what is dropped is tried again later
+	}
+	controllertest.Eventually(t, "the Service is dropped after its last retry", func() bool {
+		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries(web) == 0
 	})
 }
 

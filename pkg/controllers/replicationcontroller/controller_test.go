@@ -56,6 +56,8 @@ func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
 	t.Helper()
 	env := controllertest.New(t, objects...)
 	env.StampWrites("pods") // without versions nobody can tell whether the cache shows a pod
+	env.CompleteWrites("replicationcontrollers")
+	env.CheckWrites("replicationcontrollers") // or a write of the status would undo what a test changes meanwhile
 	d := Descriptor()
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
 	if err != nil {

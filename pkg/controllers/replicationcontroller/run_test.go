@@ -254,6 +254,8 @@ func TestTheOnlyRequests(t *testing.T) {
 	env := controllertest.New(t, rc, podOf(rc, "p"), podOf(rc, "orphan", controllertest.Orphaned),
 		podOf(rc, "stray", controllertest.Labeled(map[string]string{"app": "other"})))
 	env.StampWrites("pods")
+	env.CompleteWrites("replicationcontrollers")
+	env.CheckWrites("replicationcontrollers")
 	env.RefuseIf("update replicationcontrollers/status", forbidden, func(n int) bool { return n == 1 })
 	c := instance(t, env)
 	env.Start(t)

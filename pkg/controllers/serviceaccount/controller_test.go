@@ -219,7 +219,8 @@ func TestARefusedCreateIsRetriedWithoutLimit(t *testing.T) {
 		var key controller.LoopKey
 		controllertest.Eventually(t, "the key waits for its time", func() bool {
 			keys := c.loop.Keys(anyKey)
-			if len(keys) != 1 || keys[0].State != controller.KeyDelayed {
+			// A running loop always waits for its heartbeat, and for a retry once it is scheduled.
+			if len(keys) != 1 || keys[0].State != controller.KeyDelayed || env.Clock.Waiters() != 2 {
 				return false
 			}
 			key = keys[0]

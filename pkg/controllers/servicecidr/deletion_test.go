@@ -31,6 +31,8 @@ func TestADeletionIsJudgedAgainAfterTheGracePeriod(t *testing.T) {
 	s.Run(t, s.c)
 	controllertest.Eventually(t, "it has been judged", func() bool { return s.c.loop.Inspect().Reconciled > 0 })
 	s.AwaitIdle(t)
+	// A running loop always waits for its heartbeat, and for a key once it is scheduled.
+	controllertest.Eventually(t, "the end of the grace period is waited for", func() bool { return s.Clock.Waiters() == 2 })
 	if got := sent(t, s); len(got) > 0 {
 		t.Errorf("requests before the grace period ended: %q", got)
 	}

@@ -439,6 +439,10 @@ func TestAFailedUpdateOfHostsIsRetried(t *testing.T) {
 
 // Pins SLB-9 and SLB-18.
 func TestProviderDecidesWhenItIsAskedAgain(t *testing.T) {
+	controllertest.InBubble(providerDecidesWhenItIsAskedAgain)(t)
+}
+
+func providerDecidesWhenItIsAskedAgain(t *testing.T) {
 	cloud := fakecloud.The()
 	cloud.Reset()
 	about := "EnsureLoadBalancer a/pending"
