@@ -12,6 +12,7 @@ import (
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -46,13 +47,12 @@ func (t *transaction) proveConnection(ctx context.Context, conn *connection.Conn
 	return t.prove(ctx, conn, connectionField(t.next.document.Config.ClientConnection), connection.ServesAPIs)
 }
 
-// proveRenewed proves the credentials that are in the files now, which are for the connection
-// in force.
-func (r *Runtime) proveRenewed(ctx context.Context) error {
+// proveRenewed proves other credentials for the connection in force. They are those that are going to be used: the
+// files may have others by now.
+func (r *Runtime) proveRenewed(ctx context.Context, next *clients.Access) error {
 	t := r.begin(supervisor.CauseClients)
-	c := t.next.document.Config
-	generation := r.connection.Generation()
-	conn, err := connection.New(ctx, generation, c.ClientConnection, r.cachesWhole, r.options.Clock)
+	settings := t.next.document.Config.ClientConnection
+	conn, err := connection.With(ctx, r.connection.Generation(), next, settings, r.cachesWhole, r.options.Clock)
 	if err != nil {
 		return err
 	}
