@@ -28,7 +28,7 @@ func (r *Runtime) endpointFileChanged(ctx context.Context, change source.Change)
 	if slices.Contains(telemetry.ExpositionFiles(c.Metrics), change.Path) {
 		exposed, err := telemetry.ReadExposition(c.Metrics)
 		if err != nil {
-			logger.Error(err, "The allowed label values have changed and cannot be used")
+			logger.Error(err, "The allowed label values have changed and cannot be used; the previous ones stay in use")
 		} else {
 			r.hub.Expose(exposed)
 		}

@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -46,13 +48,12 @@ func (t *transaction) proveConnection(ctx context.Context, conn *connection.Conn
 	return t.prove(ctx, conn, connectionField(t.next.document.Config.ClientConnection), connection.ServesAPIs)
 }
 
-// proveRenewed proves the credentials that are in the files now, which are for the connection
-// in force.
-func (r *Runtime) proveRenewed(ctx context.Context) error {
+// proveRenewed proves other credentials for the connection in force. They are those that are going to be used: the
+// files may have others by now.
+func (r *Runtime) proveRenewed(ctx context.Context, next *clients.Access) error {
 	t := r.begin(supervisor.CauseClients)
-	c := t.next.document.Config
-	generation := r.connection.Generation()
-	conn, err := connection.New(ctx, generation, c.ClientConnection, r.cachesWhole, r.options.Clock)
+	settings := t.next.document.Config.ClientConnection
+	conn, err := connection.With(ctx, r.connection.Generation(), next, settings, r.cachesWhole, r.options.Clock)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func rejectsCredentials(err error) bool {
 func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
 	conn, asked := t.next.connection, false
 	for _, k := range t.process.leadership.NewLeases(locks) {
-		field := lockField(k.Name)
+		field := t.leaseField(k.Name)
 		if conn != t.was.connection {
 			field = connectionField(t.next.document.Config.ClientConnection)
 		}
@@ -143,6 +144,17 @@ func connectionField(c v1beta1.ClientConnection) string {
 		return "clientConnection.kubeconfig"
 	}
 	return "clientConnection"
+}
+
+// leaseField returns the field to blame for the lease of a new lock: the only one whose change makes it another lock,
+// such as a feature gate, or else the one that names the lease.
+func (t *transaction) leaseField(lock string) string {
+	for _, l := range plan.New(t.was.document.Config, t.next.document.Config, nil).Leases {
+		if l.Lock == lock && len(l.Causes) == 1 {
+			return l.Causes[0].Path
+		}
+	}
+	return lockField(lock)
 }
 
 // lockField returns the field that names the lease of a lock.

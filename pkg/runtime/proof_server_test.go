@@ -36,7 +36,7 @@ func TestALeaseIsKeptUnlessTheNextOneIsOfUse(t *testing.T) {
 		next := changed(t, w.inForce, fields{"leaderElection.resourceNamespace": namespace})
 		w.write(t, next)
 		w.wait(t, "the edit is rejected: "+what, func() error {
-			if s := w.runtime.Status(); !strings.Contains(s.Configuration.Rejected, "cannot be relied on") {
+			if s := w.runtime.Status(); !strings.Contains(s.Configuration.Rejected, "leaderElection.resourceNamespace: the API server") {
 				return fmt.Errorf("it is not: %q", s.Configuration.Rejected)
 			}
 			return nil

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -66,6 +68,46 @@ func TestTheFieldsThatAreToBlame(t *testing.T) {
 		if got := lockField(lock); got != field {
 			t.Errorf("%s: got %s", lock, got)
 		}
+	}
+}
+
+// A lock can be another one because of other fields than the one that names its lease. The error of a lease that
+// cannot be used names the one that was edited. Pins MGR-238.
+func TestTheFieldThatMakesALeaseAnotherOneIsToBlame(t *testing.T) {
+	group := v1beta1.LeaseGroup{Name: "apps", Controllers: []string{"deployment-controller"}}
+	for name, c := range map[string]struct {
+		lock, want string
+		edit       func(c *v1beta1.KubeControllerManagerConfiguration)
+	}{
+		"its name": {locks.Main, "leaderElection.resourceName", func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.LeaderElection.ResourceName = "other"
+		}},
+		"its namespace": {locks.Main, "leaderElection.resourceNamespace", func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.LeaderElection.ResourceNamespace = "other"
+		}},
+		"both": {locks.Main, "leaderElection.resourceName", func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.LeaderElection.ResourceNamespace, c.LeaderElection.ResourceName = "other", "other"
+		}},
+		"who holds it": {locks.Main, "leaderElection.identity", func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.LeaderElection.Identity = "other"
+		}},
+		"who chooses the holder": {locks.Main, "featureGates." + gates.CoordinatedLeaderElection,
+			func(c *v1beta1.KubeControllerManagerConfiguration) {
+				c.FeatureGates = map[string]bool{gates.CoordinatedLeaderElection: true}
+			}},
+		"a group": {locks.Group("apps"), "leaderElection.groups", func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.LeaderElection.Groups = []v1beta1.LeaseGroup{group}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			was := v1beta1.NewDefault()
+			next := was.DeepCopy()
+			c.edit(next)
+			tx := &transaction{was: basis{document: &config.Document{Config: was}}, next: basis{document: &config.Document{Config: next}}}
+			if got := tx.leaseField(c.lock); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -155,7 +155,6 @@ func (r *Runtime) try(ctx context.Context, change source.Change, shown reported)
 		r.content, r.hash = change.Hash, outcome.Hash
 		r.generation++
 		r.lastGood = nil
-		r.journal.SetGeneration(r.generation)
 	}
 	outcome.Generation, r.rejected = r.generation, outcome.Error
 	r.history = append(r.history, outcome)
@@ -244,9 +243,11 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (status.Relo
 	tx := r.begin(supervisor.CauseConfig)
 	tx.next.document = document
 	tx.next.files = r.filesFor(inputFiles(document.Config, r.options.Descriptors), bad)
-	if err := tx.run(ctx); err != nil {
+	if err := tx.prepare(ctx); err != nil {
 		return rejected(err)
 	}
+	r.journal.SetGeneration(r.generation + 1) // before what it starts writes anything
+	tx.commit(ctx)
 	logWarnings(ctx, document)
 	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
 	r.reloads.InForce(hash)

@@ -110,7 +110,7 @@ func (r *Runtime) renewAccess(ctx context.Context) {
 func (r *Runtime) useAccess(ctx context.Context, next *clients.Access, difference clients.Difference) error {
 	switch difference {
 	case clients.Renewed:
-		if err := r.proveRenewed(ctx); err != nil {
+		if err := r.proveRenewed(ctx, next); err != nil {
 			return err
 		}
 		return r.renewInPlace(ctx, next)

@@ -236,6 +236,7 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 			t.did.reconnected = true
 			if !t.restored { // the credentials are the same
 				t.process.credentials.Forget()
+				t.process.rotation.access.end()
 			}
 			old.Retire()
 		}

@@ -67,18 +67,18 @@ func New(ctx context.Context, generation uint64, c v1beta1.ClientConnection, who
 	if err != nil {
 		return nil, err
 	}
-	return with(ctx, generation, access, c, whole, clk)
+	return With(ctx, generation, access, c, whole, clk)
 }
 
 // Anew makes another connection to the same API server as the same user, with the credentials in use. It shares nothing
 // with this one: neither caches nor what was written.
 func (c *Connection) Anew(ctx context.Context, generation uint64, settings v1beta1.ClientConnection,
 	whole func(schema.GroupVersionResource) bool) (*Connection, error) {
-	return with(ctx, generation, c.current(), settings, whole, c.clock)
+	return With(ctx, generation, c.current(), settings, whole, c.clock)
 }
 
-// with is New with credentials that were read before.
-func with(ctx context.Context, generation uint64, access *clients.Access, c v1beta1.ClientConnection,
+// With is New with credentials that were read before.
+func With(ctx context.Context, generation uint64, access *clients.Access, c v1beta1.ClientConnection,
 	whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) (*Connection, error) {
 	ledger := takeover.NewLedger(clk)
 	all, err := clients.New(clients.Options{

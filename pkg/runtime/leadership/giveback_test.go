@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -108,5 +109,21 @@ func TestWhatIsLeftIsUnknownWhileAnotherProcessRunsAController(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A lease that an edit has left, and that could not be given back, was logged then and has expired. At the end of the
+// process, whenever that is, it is no failure. Pins MGR-239.
+func TestOnlyWhatIsGivenBackAtTheEndCanFailThen(t *testing.T) {
+	l, conn := contending(t, v1beta1.NewDefault())
+	silent := errors.New("no answer")
+	l.retired(t.Context(), &Lock{connection: conn}, silent)
+	if err := l.End(); err != nil {
+		t.Errorf("the process ends with %v", err)
+	}
+	l.Retire()
+	l.retired(t.Context(), l.retiring[0], silent)
+	if err := l.End(); !errors.Is(err, silent) {
+		t.Errorf("the process ends with %v, though it could not give its lease back", err)
 	}
 }

@@ -61,7 +61,8 @@ type state struct {
 	running  map[string]uint64      // the terms in which controllers were told to run
 	terms    uint64                 // number of terms so far
 	lastGood string                 // see LastGoodAnnotation
-	failures []error                // of locks that were not given back
+	ending   bool                   // Retire was called
+	failures []error                // of locks that could not be given back since then
 
 	nextRequest, nextHandOver time.Time
 	alarm                     clock.Timer // nil if nothing is due
@@ -165,8 +166,11 @@ func (l *Leadership) Adopt(ctx context.Context, next []*Lock, cfg *v1beta1.KubeC
 	}
 }
 
-// Retire gives every lock back once nothing runs under it any more.
-func (l *Leadership) Retire() { l.replace(nil) }
+// Retire gives every lock back once nothing runs under it any more. The process ends.
+func (l *Leadership) Retire() {
+	l.ending = true
+	l.replace(nil)
+}
 
 func (l *Leadership) replace(next []*Lock) {
 	for _, k := range l.locks {
@@ -205,7 +209,9 @@ func (l *Leadership) beginIfFree(ctx context.Context, k *Lock) {
 func (l *Leadership) retired(ctx context.Context, old *Lock, err error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A lease was not released and will expire", "lock", old.Name)
-		l.failures = append(l.failures, err)
+		if l.ending { // else an edit has left the lease, and nobody asks about it at the end
+			l.failures = append(l.failures, err)
+		}
 	}
 	l.retiring = slices.DeleteFunc(l.retiring, func(k *Lock) bool { return k == old })
 	l.shareLocks()
@@ -314,7 +320,7 @@ func (l *Leadership) SetTimings(c v1beta1.LeaderElection) {
 	l.step.Store(int64(step))
 }
 
-// End cancels what waits, and returns the errors.
+// End cancels what waits, and returns the errors of locks that were to be given back at the end.
 func (l *Leadership) End() error {
 	for _, k := range l.all() {
 		l.endBarriers(k)
