@@ -9,8 +9,9 @@
 //  2. A token signs if its Secret is complete and named after the token ID, it has not expired,
 //     and its usages include signing. Its other usages do not matter.
 //  3. Each of them has one entry in the ConfigMap, jws-kubeconfig-<token ID>, that holds the
-//     detached JWS of the kubeconfig, byte for byte. Entries of other tokens are removed.
-//     Everything else in the ConfigMap is preserved; without a kubeconfig, nothing is changed.
+//     detached JWS of the kubeconfig, byte for byte. Entries of other tokens are removed; that the
+//     Secret of one is gone is read live. Everything else in the ConfigMap is preserved; without a
+//     kubeconfig, nothing is changed.
 //  4. A signature depends only on the kubeconfig and the token, so a ConfigMap that is already
 //     signed is not written.
 //  5. The update carries the resource version of the cached ConfigMap. After a conflict, the

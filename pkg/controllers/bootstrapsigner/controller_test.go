@@ -2,6 +2,7 @@ package bootstrapsigner
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,11 +43,14 @@ func info(data map[string]string) *corev1.ConfigMap {
 	}
 }
 
-// updates are the ConfigMaps that were sent; any other request fails the test.
+// updates are the ConfigMaps that were sent; any other request than a read of a token fails the test.
 func updates(t *testing.T, env *controllertest.Env) []*corev1.ConfigMap {
 	t.Helper()
 	var all []*corev1.ConfigMap
 	for _, action := range env.Fake.Actions() {
+		if action.Matches("get", "secrets") {
+			continue
+		}
 		update, ok := action.(clienttesting.UpdateActionImpl)
 		if !ok {
 			t.Fatalf("unexpected request: %v", action)
@@ -100,6 +104,45 @@ func TestReconcileRequests(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, updates(t, env)); diff != "" {
 				t.Errorf("updates (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The ConfigMap has the signature of a token that the cache lacks. Pins BOOT-40.
+func TestATokenThatTheCacheLacks(t *testing.T) {
+	signed := map[string]string{"kubeconfig": "payload", "jws-kubeconfig-abc123": vector}
+	const read, update = "get secrets bootstrap-token-abc123", "update configmaps cluster-info"
+	for name, test := range map[string]struct {
+		data     map[string]string
+		live     *corev1.Secret
+		refusal  error
+		requests []string
+		later    bool
+		fails    bool
+	}{
+		"it is gone":                   {data: signed, requests: []string{read, update}},
+		"it exists":                    {data: signed, live: secret(), requests: []string{read}, later: true},
+		"it has expired":               {data: signed, live: secret("expiration", in(-time.Hour)), requests: []string{read, update}},
+		"it is of another type":        {data: signed, live: changed(secret(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }), requests: []string{read, update}},
+		"nobody knows":                 {data: signed, refusal: errors.New("boom"), requests: []string{read}, fails: true},
+		"a proxy says that it is gone": {data: signed, refusal: apierrors.NewGenericServerResponse(404, "get", corev1.Resource("secrets"), "", "page", 0, true), requests: []string{read}, fails: true},
+		"it has no signature":          {data: map[string]string{"kubeconfig": "payload"}, live: secret()},
+		"no token can have that name":  {data: map[string]string{"kubeconfig": "payload", "jws-kubeconfig-A": "x"}, requests: []string{update}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, s := start(t, info(test.data))
+			queue := &controllertest.Queue[types.NamespacedName]{}
+			s.queue = queue
+			env.Fake.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return test.live != nil || test.refusal != nil, test.live, test.refusal
+			})
+			if err := s.reconcile(env.Context(), clusterInfo); (err != nil) != test.fails {
+				t.Errorf("got %v", err)
+			}
+			env.WantRequests(t, test.requests...)
+			if later := slices.Contains(queue.Take(), "kube-public/cluster-info in 10s"); later != test.later {
+				t.Errorf("it is reconciled again: %v, want %v", later, test.later)
 			}
 		})
 	}
@@ -249,7 +292,7 @@ func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
 	s.queue = queued
 	env.Start(t)
 	env.Fake.ClearActions()
-	reconcile := func(clock time.Duration, requests ...string) {
+	look := func(clock time.Duration, requests ...string) {
 		t.Helper()
 		env.Clock.SetTime(epoch.Add(clock))
 		if err := s.reconcile(env.Context(), clusterInfo); err != nil {
@@ -258,11 +301,11 @@ func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
 		env.WantRequests(t, requests...)
 	}
 	const soon = 10 * time.Minute
-	reconcile(2 * time.Hour)
+	look(2 * time.Hour)
 	if delay := queued.TakeDelay(clusterInfo); delay != soon {
 		t.Errorf("it is reconciled again after %v, want %v", delay, soon)
 	}
-	reconcile(0, "update configmaps cluster-info")
+	look(0, "update configmaps cluster-info")
 	if delay := queued.TakeDelay(clusterInfo); delay != soon {
 		t.Errorf("it is reconciled again after %v, want %v", delay, soon)
 	}

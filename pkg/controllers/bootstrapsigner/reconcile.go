@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -33,6 +35,11 @@ func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error 
 	if err != nil {
 		return err
 	}
+	missed, err := s.missed(ctx, info.Data)
+	if err != nil {
+		return err
+	}
+	tokens = append(tokens, missed...)
 	data, err := sign(info.Data, tokens)
 	if err != nil {
 		return err
@@ -72,6 +79,38 @@ func (s *signer) tokens(ctx context.Context) ([]token, error) {
 			logger.Info("A bootstrap token cannot be used to sign", "secret", klog.KObj(secret), "reason", wrong)
 		}
 		if ok {
+			tokens = append(tokens, t)
+		}
+	}
+	return tokens, nil
+}
+
+// missed returns the tokens with a signature that the cache lacks, although they exist and sign. A list may have lacked
+// them, and no node could join with them any more. No event tells when they are deleted indeed.
+func (s *signer) missed(ctx context.Context, data map[string]string) ([]token, error) {
+	var tokens []token
+	for key := range data {
+		id, isSignature := strings.CutPrefix(key, bootstrapapi.JWSSignatureKeyPrefix)
+		name := bootstrapapi.BootstrapTokenSecretPrefix + id
+		if _, isName := bootstrapsecrets.ParseName(name); !isSignature || !isName {
+			continue
+		}
+		_, cached, err := reconcile.Found(s.secrets.Get(name))
+		if err != nil {
+			return nil, err
+		}
+		if cached {
+			continue
+		}
+		secret, err := s.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+		if reconcile.Absent(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading secret %s: %w", name, err)
+		}
+		if t, ok, _ := tokenOf(secret, s.Clock.Now()); ok && isToken(secret) {
+			s.queue.AddAfter(clusterInfo, reconcile.RecheckAfter)
 			tokens = append(tokens, t)
 		}
 	}

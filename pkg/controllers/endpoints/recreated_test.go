@@ -2,12 +2,15 @@ package endpoints
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -39,4 +42,25 @@ func TestNothingIsTriedAgainForAServiceThatGoes(t *testing.T) {
 	if keys := b.c.serviceLoop.Keys(func(string) bool { return true }); len(keys) != 0 {
 		t.Errorf("waiting for another attempt: %v", keys)
 	}
+}
+
+// Somebody deletes Endpoints before the cache has shown them, while the watch is interrupted: no event shows either.
+// Pins EP-77.
+func TestRunMakesEndpointsAgainThatTheCacheNeverShows(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1))
+	var created atomic.Bool
+	b.Fake.PrependReactor("create", "endpoints", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return !created.Swap(true), action.(clienttesting.CreateAction).GetObject(), nil
+	})
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "there are Endpoints", time.Second, func() bool { return b.stored(t) != nil })
+}
+
+// An admission webhook refuses a deletion as if there were nothing to delete. Pins EP-78.
+func TestRunDeletesEndpointsAgainThatAreSaidToBeGone(t *testing.T) {
+	b := newBench(t, defaults, testEndpoints(nil))
+	notFound := apierrors.NewNotFound(corev1.Resource("endpoints"), "web")
+	b.RefuseIf("delete endpoints web", notFound, func(n int) bool { return n == 1 })
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "the Endpoints are gone", time.Second, func() bool { return b.stored(t) == nil })
 }

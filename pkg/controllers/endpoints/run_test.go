@@ -144,7 +144,8 @@ func TestSuccessorLooksForLeftoversOnce(t *testing.T) {
 	}
 }
 
-// A Service costs one request for each change, and two when it goes: whether it is gone is asked for. Pins EP-56.
+// A Service costs one request for each change, and two when it goes: whether it is gone is asked for. Pins EP-56 and
+// EP-77.
 func TestRunSendsOneRequestForEachChange(t *testing.T) {
 	b := newBench(t, defaults, testService())
 	b.Start(t)
@@ -160,6 +161,11 @@ func TestRunSendsOneRequestForEachChange(t *testing.T) {
 	b.Store(t, testPod(1))
 	shown(1)
 	b.WantRequests(t, "update endpoints web")
+	before := b.c.serviceLoop.Inspect().Reconciled
+	b.EventuallyAsTimePasses(t, "the Endpoints are looked for", time.Second, func() bool {
+		return b.c.serviceLoop.Inspect().Reconciled > before && b.Idle()
+	})
+	b.WantRequests(t)
 	b.Remove(t, testService())
 	controllertest.Eventually(t, "the Endpoints are gone", func() bool { return b.listed(t) < 0 })
 	controllertest.Eventually(t, "the cache shows it", func() bool {

@@ -166,6 +166,8 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	options := metav1.DeleteOptions{Preconditions: preconditions}
 	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, options)
 	switch {
+	case preconditions != nil && reconcile.Absent(err):
+		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter) // an admission webhook may say so, too
 	case preconditions != nil && apierrors.IsConflict(err):
 		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s is behind: %w", key, err))
 	case err != nil && !reconcile.Absent(err):
@@ -196,6 +198,8 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 		metav1.CreateOptions{})
 	switch {
 	case err == nil:
+		// If somebody deletes them before the cache has shown them, and the watch breaks in between, no event shows either.
+		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return errNamespaceTerminating

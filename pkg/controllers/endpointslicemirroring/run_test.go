@@ -216,6 +216,15 @@ func TestRunCleansUpWhatItFinds(t *testing.T) {
 	controllertest.Eventually(t, "the slice is gone", func() bool { return len(b.stored(t)) == 0 })
 }
 
+// An admission webhook refuses a deletion as if there were nothing to delete. Pins EPM-65.
+func TestRunDeletesASliceAgainThatIsSaidToBeGone(t *testing.T) {
+	b := newBench(t, defaults, sliceOf("left", oneAddress()))
+	notFound := apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), "left")
+	b.RefuseIf("delete endpointslices left", notFound, func(n int) bool { return n == 1 })
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "the slice is gone", time.Second, func() bool { return len(b.stored(t)) == 0 })
+}
+
 // Pins EPM-14.
 func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress())

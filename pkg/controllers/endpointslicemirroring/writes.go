@@ -51,7 +51,7 @@ func (c *mirroringController) apply(
 		c.metrics.changes.WithLabelValues("update").Inc()
 	}
 	for _, slice := range p.remove {
-		if err := c.delete(ctx, slice); err != nil {
+		if err := c.delete(ctx, reconcile.KeyOf(endpoints), slice); err != nil {
 			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
 		c.written.Tracker.ExpectDeletion(slice)
@@ -60,12 +60,16 @@ func (c *mirroringController) apply(
 	return nil
 }
 
-// delete deletes a slice as the cache shows it, unless the garbage collector was faster.
-func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+// delete deletes a slice of Endpoints as the cache shows it, unless the garbage collector was faster. If an admission
+// webhook only says so, no event follows, so the Endpoints are reconciled again.
+func (c *mirroringController) delete(
+	ctx context.Context, id types.NamespacedName, slice *discoveryv1.EndpointSlice,
+) error {
 	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion},
 	})
 	if reconcile.Absent(err) {
+		c.queue.AddAfter(id, reconcile.RecheckAfter)
 		return nil
 	}
 	return awaitChange(err)
@@ -107,7 +111,7 @@ func (c *mirroringController) cleanUp(
 	var failed int
 	var first error
 	for _, slice := range slices {
-		err := c.delete(ctx, slice)
+		err := c.delete(ctx, id, slice)
 		if err == nil {
 			continue
 		}

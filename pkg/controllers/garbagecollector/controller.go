@@ -15,7 +15,8 @@
 //     the object and its deletion; never from its absence in a cache, or in a list. For owners the
 //     result is cached for a minute. That an owner exists can be concluded from a synced informer, since
 //     its deletion enqueues the object again. An owner of a kind that is not served is neither
-//     present nor absent.
+//     present nor absent. One that was absent, and exists again, gets back those dependents that are
+//     examined.
 //  4. A reference claims a kind, name and namespace for a UID. References with one UID can
 //     disagree; only objects whose own claim is refuted are deleted.
 //  5. An object without an existing owner is deleted under the precondition that it has not

@@ -48,6 +48,8 @@ const (
 	changeEnded changeKind = "ended"
 	// changeAbsent: a live read found no object with an identity.
 	changeAbsent changeKind = "absent"
+	// changeOwned: a live read found the owner that the object with an identity claims.
+	changeOwned changeKind = "owned"
 	// changeAnswered: a live read returned an object that no informer shows.
 	changeAnswered changeKind = "answered"
 	// changeReplayed: the informers of kinds have synced.
@@ -66,8 +68,9 @@ type change struct {
 	old, new  metav1.Object // new is also set for an answer
 	// Of an answer: the node that was read.
 	node *node
-	// Of an absent object.
+	// Of an absent object, or of an owned one, with the reference to the owner.
 	identity identity
+	claim    metav1.OwnerReference
 	// Of kinds, in any version.
 	kinds map[schema.GroupResource]bool
 	// done is called when the change and all before it have been applied; may be nil.
@@ -82,7 +85,7 @@ func (c *change) String() string {
 		return string(c.kind) + " " + c.monitored.identityOf(c.new).String()
 	case c.old != nil:
 		return string(c.kind) + " " + c.monitored.identityOf(c.old).String()
-	case c.kind == changeAbsent:
+	case c.kind == changeAbsent || c.kind == changeOwned:
 		return string(c.kind) + " " + c.identity.String()
 	}
 	return string(c.kind)
@@ -121,6 +124,8 @@ func (g *graph) apply(c *change) effects {
 		g.end(c.monitored)
 	case changeAbsent:
 		g.confirmAbsent(c.identity, &e)
+	case changeOwned:
+		g.relink(c.identity, c.claim, &e)
 	case changeAnswered:
 		g.answer(c, &e)
 	case changeReplayed:
@@ -156,6 +161,21 @@ func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
 	if suspicious {
 		e.attempt = append(e.attempt, n)
 	}
+}
+
+// relink links an object to an owner that exists. It is not linked to one that was found to be absent before: a backup
+// has restored it.
+func (g *graph) relink(id identity, claim metav1.OwnerReference, e *effects) {
+	n, known := g.nodes[id.uid]
+	if !known || !hasReference(n.owners, claim) {
+		return
+	}
+	if owner, known := g.nodes[claim.UID]; known {
+		if _, linked := owner.dependents[n]; linked {
+			return
+		}
+	}
+	g.link(n, []metav1.OwnerReference{claim}, e)
 }
 
 // suspects reports whether a reference may disagree with the object that has its UID.

@@ -225,6 +225,13 @@ func (m *model) check() {
 		if n.virtual || n.unwatched() || !exists || !sameReferences(n.owners, o.GetOwnerReferences()) {
 			m.t.Errorf("the graph has %v, virtual %v, owners %v, %d dependents", n, n.virtual, n.owners, len(n.dependents))
 		}
+		for _, ref := range n.owners {
+			if of, known := m.c.graph.nodes[ref.UID]; known && of.matches(ref) && !of.elsewhere(n.identity) {
+				if _, linked := of.dependents[n]; !linked {
+					m.t.Errorf("%v lacks the dependent %v", of, n)
+				}
+			}
+		}
 		blocking := 0
 		for dependent, blocks := range n.dependents {
 			if m.c.graph.nodes[dependent.uid] != dependent || blocks != blocksOwner(dependent, n) {

@@ -57,13 +57,15 @@ func (c *collector) ownerState(ctx context.Context, item identity, ref metav1.Ow
 		return "", err
 	}
 	owner, err := c.read(ctx, at, ref.UID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case owner == nil:
+	}
+	if owner == nil {
 		c.graph.absent.add(claimed(ref, at.namespace))
 		return dangling, nil
-	case deletingDependents(owner):
+	}
+	c.apply(ctx, &change{kind: changeOwned, identity: item, claim: ref})
+	if deletingDependents(owner) {
 		return waiting, nil
 	}
 	return solid, nil

@@ -2,6 +2,8 @@ package resourcequota
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +38,8 @@ type account[P profile] struct {
 	entries map[string]entry[P] // by name
 	sums    map[P]*sum
 	expires expiries
+	// latest is the latest time, on the wall, as of which an entry was computed.
+	latest time.Time
 }
 
 // sum is the sum of entries.
@@ -127,8 +131,20 @@ func (a *account[P]) expire(name string, at time.Time) {
 	heap.Push(&a.expires, expiry{at: at, name: name})
 }
 
-// expired takes the names of objects whose entries have expired.
+// note records as of when an entry is computed.
+func (a *account[P]) note(now time.Time) {
+	if now = now.Round(0); now.After(a.latest) {
+		a.latest = now
+	}
+}
+
+// expired takes the names of objects whose entries have expired. These are all if the clock was set back: what had
+// expired by then may not have yet.
 func (a *account[P]) expired(now time.Time) []string {
+	if now = now.Round(0); now.Before(a.latest) {
+		a.latest = now
+		return slices.Collect(maps.Keys(a.entries))
+	}
 	var names []string
 	for len(a.expires) > 0 && now.After(a.expires[0].at) {
 		names = append(names, heap.Pop(&a.expires).(expiry).name)

@@ -141,6 +141,35 @@ func TestEntriesExpire(t *testing.T) {
 	}
 }
 
+// The clock was ahead for a while. A pod that counted as released in the meantime is charged again, and released when
+// its time has come. Pins QUOTA-104.
+func TestTheClockIsSetBack(t *testing.T) {
+	const all, released = "count/pods=2 pods=2 cpu=3 requests.cpu=3", "count/pods=2 pods=1 cpu=2 requests.cpu=2"
+	going, stays := named("a", "1", deleted(0, 60)), named("b", "2")
+	for name, ahead := range map[string]func(*testing.T, accounted){
+		"the usage was computed": func(t *testing.T, a accounted) { a.want(t, selected{}, released) },
+		"the pod has changed":    func(t *testing.T, a accounted) { a.show(t, going) },
+		"the account was opened": func(t *testing.T, a accounted) {
+			a.forget("ns")
+			a.want(t, selected{}, released)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAccounted()
+			store(t, a.pods, going, stays)
+			a.want(t, selected{}, all)
+			a.clock.SetTime(now.Add(time.Hour))
+			ahead(t, a)
+			a.clock.SetTime(now.Add(time.Second))
+			a.want(t, selected{}, all)
+			a.clock.SetTime(now.Add(time.Minute))
+			a.want(t, selected{}, all)
+			a.clock.SetTime(now.Add(time.Minute + 1))
+			a.want(t, selected{}, released)
+		})
+	}
+}
+
 // Usage may not be asked for any more, since no quota of the namespace limits pods. What is remembered of those that
 // are gone does not grow with their number. Pins QUOTA-84.
 func TestExpiriesOfWhatIsGoneAreDropped(t *testing.T) {

@@ -114,7 +114,9 @@ func (a *accounts[T, P]) refresh(account *account[P], objects cache.Indexer, nam
 		account.remove(name)
 		return
 	}
-	account.put(name, a.describe(object, a.clock.Now()))
+	now := a.clock.Now()
+	account.note(now)
+	account.put(name, a.describe(object, now))
 }
 
 // usage implements evaluator.
@@ -156,6 +158,7 @@ func (a *accounts[T, P]) open(namespace string, source source) (*account[P], cac
 		return nil, nil, fmt.Errorf("listing the %s of namespace %s: %w", a.resource.Resource, namespace, err)
 	}
 	now := a.clock.Now()
+	account.note(now)
 	for _, each := range stored {
 		if object, ok := each.(T); ok {
 			account.put(object.GetName(), a.describe(object, now))

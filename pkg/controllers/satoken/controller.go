@@ -10,7 +10,8 @@
 //     replaced. One that names no UID is bound to the account that a live read shows.
 //  3. A Secret whose account does not exist is deleted. Only a live read proves that: the cache
 //     of accounts may be older than that of Secrets.
-//  4. When a Secret has been deleted, its name is removed from the secrets of its account.
+//  4. When a Secret has been deleted, its name is removed from the secrets of its account, if a live
+//     read shows that there is no Secret of that name.
 //  5. When an account has been deleted, which takes a live read too, all its token Secrets are
 //     deleted. Of those that name only its name, rule 3 decides.
 //  6. What a Secret names may change while a key waits. A key that is not that of the cached

@@ -190,12 +190,7 @@ func TestWhateverHappensEachSecretBelongsToItsAccount(t *testing.T) {
 		}
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
-		if w.OneIn(3) {
-			w.Lossy = func(object runtime.Object) bool {
-				_, isAccount := object.(*corev1.ServiceAccount)
-				return isAccount
-			}
-		}
+		w.MayBeLossy(3)
 		w.Play(func() {
 			if w.OneIn(4) {
 				m.user()

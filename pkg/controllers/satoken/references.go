@@ -2,6 +2,7 @@ package satoken
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,9 @@ import (
 func conflictBackoff() wait.Backoff {
 	return wait.Backoff{Steps: 10, Duration: 100 * time.Millisecond, Jitter: 1.0}
 }
+
+// errUnseen means that a Secret exists that the cache lacks.
+var errUnseen = errors.New("the cache does not show the secret")
 
 // removeReference removes the name of a Secret from its account, reading the account live for
 // each attempt.
@@ -48,9 +52,12 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 		return nil
 	}
 	// So far only a cache shows that the Secret was deleted. If another one has its name, the reference is to that one.
-	_, err = c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	secret, err := c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil && !reconcile.Absent(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
+	}
+	if err == nil && secret.UID == k.uid {
+		return errUnseen
 	}
 	if err == nil {
 		return nil

@@ -69,6 +69,31 @@ func TestAReferenceIsRemovedAfterAFailure(t *testing.T) {
 	}
 }
 
+// A list that lacks a Secret looks like its deletion. No event tells when it is deleted indeed. Pins SAT-93.
+func TestASecretThatAListLacks(t *testing.T) {
+	env, c := start(t, objects(account("sa", "u1", "s")))
+	var gone atomic.Bool
+	env.Fake.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !gone.Load(), secret("s", "u1"), nil
+	})
+	k := secretKey(secret("s", "u1"))
+	c.known.add(k)
+	c.queue.Add(k)
+	env.Run(t, c)
+	controllertest.Eventually(t, "it is reconciled", func() bool { return c.loop.Inspect().Reconciled > 0 && env.Idle() })
+	if diff := cmp.Diff(handover{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(handover{}, key{})); diff != "" {
+		t.Errorf("handed over (-want +got):\n%s", diff)
+	}
+	referring := func() int {
+		return len(controllertest.MustStored[*corev1.ServiceAccount](t, env, testNamespace, "sa").Secrets)
+	}
+	if referring() != 1 {
+		t.Error("the reference to a Secret that exists is removed")
+	}
+	gone.Store(true)
+	env.EventuallyAsTimePasses(t, "the reference is removed", time.Second, func() bool { return referring() == 0 })
+}
+
 // Pins SAT-32 and SAT-51.
 func TestReferenceRemovalBacksOffOnConflict(t *testing.T) {
 	env, c := start(t, objects(account("sa", "u1", "s")))

@@ -2,6 +2,7 @@ package satoken
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,8 +61,9 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // what was interrupted is left to the successor
-	case apierrors.IsNotFound(err):
-		// The account is gone, as the cache will show. Or an admission webhook says so, or a proxy.
+	case apierrors.IsNotFound(err), errors.Is(err, errUnseen):
+		// The account is gone, as the cache will show. Or an admission webhook says so, or a proxy. Or the Secret is there:
+		// it may be deleted before the cache shows it again.
 		c.queue.AddAfter(k, reconcile.RecheckAfter)
 		return nil
 	case err != nil:
