@@ -212,6 +212,16 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	}
 }
 
+// It was created without an answer, and a list lacked it while its Job finished. Pins JOB-133.
+func TestAPodThatShowsUpAfterItsJobHasFinishedIsFreed(t *testing.T) {
+	f := newFixture(t, defaults, newJob(withStatusCondition(batchv1.JobComplete, "True", "X")))
+	f.MustReconcile(t)
+	f.orphans.Want(t)
+	f.Cache(t, newPod("late", succeeded))
+	f.MustReconcile(t)
+	f.orphans.Want(t, orphan{orphanSelector, "ns", "batch.kubernetes.io/controller-uid=job-uid"}.String())
+}
+
 // Pins JOB-23 and JOB-106.
 func TestFinalizerPatch(t *testing.T) {
 	patch, err := finalizerPatch("u", anyVersion)
