@@ -21,8 +21,8 @@ type lateWrite struct {
 // AnyWrite is for World.MayComeLate: any write may.
 func AnyWrite(clienttesting.Action) bool { return true }
 
-// IsLateWrite reports whether the write that a hook is called for comes after its sender has given up on it. What it was
-// decided on may have changed since.
+// IsLateWrite reports whether the write that a hook is called for comes after its sender has given up on it. What it
+// was decided on may have changed since.
 func (w *World) IsLateWrite() bool { return w.server.isLate }
 
 // mayComeLate reports whether a request may be carried out late.

@@ -141,7 +141,9 @@ func nameOfRequest(action clienttesting.Action) string {
 	return action.GetVerb() + " " + action.GetResource().Resource
 }
 
-func isRead(action clienttesting.Action) bool { return action.GetVerb() == "get" || action.GetVerb() == "list" }
+func isRead(action clienttesting.Action) bool {
+	return action.GetVerb() == "get" || action.GetVerb() == "list"
+}
 
 func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 	resource := action.GetResource()

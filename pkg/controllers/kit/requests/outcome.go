@@ -16,9 +16,9 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// LateWithin is how long after it was sent a write that had no answer may still be executed: an API server gives up on a
-// request after a minute. A create that has a fixed name has no precondition, so whatever a late one would do harm to
-// must wait for as long.
+// LateWithin is how long after it was sent a write that had no answer may still be executed: an API server gives up on
+// a request after a minute. A precondition makes that harmless, but there is none for a create, nor for the namespace in
+// which a collection is deleted: what would be harmed waits.
 const LateWithin = time.Minute + 5*time.Second
 
 // IsRefusal reports whether an error of a write says that it has not been executed. A timeout and an
