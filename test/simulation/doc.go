@@ -34,12 +34,13 @@
 //     in which they were added, unless their queue has AnyOrder. NewPasses is the queue of a controller that makes
 //     passes, StartOwners the start of one that has a queue of owners only.
 //
-// Trouble (faults.go, lossy.go):
+// Trouble (faults.go, late.go, lossy.go):
 //
-//  5. While the World is Faulty, requests fail, or are carried out and their answers are lost. If it is Hasty, other
-//     things happen while a request is under way; this is not for controllers that send requests concurrently, nor for
-//     metadata. If it is Lossy, lists that fill caches lack objects that exist. Faulty and Lossy end with Settle, Hasty
-//     with Play.
+//  5. While the World is Faulty, requests fail, or are carried out and their answers are lost. Writes that MayComeLate
+//     are carried out after their senders have gone on, or were replaced, the last of them during Settle. If it is
+//     Hasty, other things happen while a request is under way; this is not for controllers that send requests
+//     concurrently, nor for metadata. If it is Lossy, lists that fill caches lack objects that exist. Faulty and Lossy
+//     end with Settle, Hasty with Play.
 //
 // The API server (server.go, write.go, patch.go, delete.go):
 //

@@ -5,6 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // fault is what becomes of a request.
@@ -14,9 +15,10 @@ const (
 	none   fault = iota
 	before       // it is refused
 	after        // it is carried out, and its answer is lost
+	late         // it is carried out after its sender has given up on it
 )
 
-func (w *World) fault() fault {
+func (w *World) fault(action clienttesting.Action) fault {
 	if !w.Faulty {
 		return none
 	}
@@ -25,6 +27,10 @@ func (w *World) fault() fault {
 		return before
 	case 1:
 		return after
+	case 2:
+		if w.mayComeLate(action) {
+			return late
+		}
 	}
 	return none
 }

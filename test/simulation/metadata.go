@@ -93,28 +93,43 @@ func (m *Metadata) react(action clienttesting.Action) (bool, runtime.Object, err
 	patch, isPatch := action.(clienttesting.PatchAction)
 	switch {
 	case s.unserved[resource], m.w.Faulty && m.w.OneIn(60):
-		return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, action.GetVerb(), group, "",
-			"404 page not found", 0, true)
+		return true, nil, notServed(action)
 	case isPatch && m.Custom[resource] && patch.GetPatchType() == types.StrategicMergePatchType:
 		return true, nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", group, "", "",
 			0, false)
 	case action.GetVerb() == "list":
 		return true, &metav1.List{}, nil // all that matters is that it is served
 	}
-	before, name := m.stored(action), nameOfAction(action)
+	name := nameOfAction(action)
 	if action.GetVerb() != "get" && m.w.Faulty && m.w.OneIn(40) {
 		m.w.log("a webhook refuses %s %s: not found", action.GetVerb(), name)
 		return true, nil, apierrors.NewNotFound(group, name)
 	}
-	version := s.version
-	handled, object, err := s.react(action)
+	object, err := s.handle(action, m.carryOut)
+	if object == nil || err != nil {
+		return true, nil, err
+	}
+	return true, meta.AsPartialObjectMetadata(accessor(object)), nil
+}
+
+// carryOut has the API server answer a request that has arrived, and reports what that has changed.
+func (m *Metadata) carryOut(action clienttesting.Action) (runtime.Object, error) {
+	s, resource := m.w.server, action.GetResource()
+	if s.unserved[resource] { // since it was sent
+		return nil, notServed(action)
+	}
+	before, version := m.stored(action), s.version
+	object, err := s.answer(action)
 	if m.Done != nil && s.version != version {
 		m.Done(action, before, m.stored(action))
 	}
-	if object == nil || err != nil {
-		return handled, nil, err
-	}
-	return handled, meta.AsPartialObjectMetadata(accessor(object)), nil
+	return object, err
+}
+
+// notServed is the answer to a request for a resource that is not served.
+func notServed(action clienttesting.Action) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, action.GetVerb(), action.GetResource().GroupResource(),
+		"", "404 page not found", 0, true)
 }
 
 func nameOfAction(action clienttesting.Action) string {

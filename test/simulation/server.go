@@ -34,6 +34,9 @@ type server struct {
 	applied map[types.UID]map[string]json.RawMessage
 	// encoded is in which way each object is stored, for World.Encoding.
 	encoded map[types.UID]string
+	// late are the writes that are still to come, isLate is set while one of them is carried out.
+	late   []lateWrite
+	isLate bool
 }
 
 // storage is what the API server holds of a resource.
@@ -92,27 +95,54 @@ func (s *server) react(action clienttesting.Action) (bool, runtime.Object, error
 	if action.GetResource().Resource == "events" {
 		return false, nil, nil
 	}
+	object, err := s.handle(action, s.answer)
+	return true, object, err
+}
+
+// handle lets trouble happen to a request, which carry carries out.
+func (s *server) handle(
+	action clienttesting.Action, carry func(clienttesting.Action) (runtime.Object, error),
+) (runtime.Object, error) {
 	s.w.between()
-	request := action.GetVerb() + " " + action.GetResource().Resource
-	isRead := action.GetVerb() == "get" || action.GetVerb() == "list"
-	fault := s.w.fault()
-	if fault == before {
-		return true, nil, s.w.refusal(action.GetResource().GroupResource())
+	fault := s.w.fault(action)
+	switch fault {
+	case before:
+		return nil, s.w.refusal(action.GetResource().GroupResource())
+	case late:
+		s.w.log("%s is late", nameOfRequest(action))
+		s.late = append(s.late, lateWrite{action: action, sent: s.w.Clock.Now(), carry: carry})
+		return nil, apierrors.NewTimeoutError("late", 0)
 	}
-	object, err := s.answer(action)
+	object, err := s.carryOut(action, carry)
+	if fault == after && !isRead(action) && err == nil {
+		s.w.log("  the answer is lost")
+		return nil, apierrors.NewTimeoutError("lost", 0)
+	}
+	return object, err
+}
+
+// carryOut carries out a request that has arrived.
+func (s *server) carryOut(
+	action clienttesting.Action, carry func(clienttesting.Action) (runtime.Object, error),
+) (runtime.Object, error) {
+	object, err := carry(action)
 	if s.w.Answered != nil {
 		s.w.Answered(action)
 	}
-	if err == nil && !isRead {
-		s.w.log("%s -> %s", request, describe(object))
+	if err == nil && !isRead(action) {
+		s.w.log("%s -> %s", nameOfRequest(action), describe(object))
 	} else if err != nil {
-		s.w.log("%s -> %v", request, err)
+		s.w.log("%s -> %v", nameOfRequest(action), err)
 	}
-	if fault == after && !isRead && err == nil {
-		s.w.log("  the answer is lost")
-		return true, nil, apierrors.NewTimeoutError("lost", 0)
-	}
-	return true, object, err
+	return object, err
+}
+
+func nameOfRequest(action clienttesting.Action) string {
+	return action.GetVerb() + " " + action.GetResource().Resource
+}
+
+func isRead(action clienttesting.Action) bool {
+	return action.GetVerb() == "get" || action.GetVerb() == "list"
 }
 
 func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {

@@ -41,6 +41,10 @@ type World struct {
 	Hasty int
 	// Faulty makes requests fail.
 	Faulty bool
+	// While the world is Faulty, writes for which MayComeLate returns true may be carried out up to a minute after their
+	// sender got a timeout for an answer: once it has tried again, or has decided otherwise, or was replaced. AnyWrite is
+	// for all. Default: none.
+	MayComeLate func(clienttesting.Action) bool
 	// Until Settle, lists that fill caches may lack the objects for which Lossy returns true. Default: none.
 	Lossy func(runtime.Object) bool
 	// Late has the caches of typed objects list late: half of them are not filled when they are requested.
@@ -127,6 +131,9 @@ func (w *World) Play(others, users func()) {
 // Step has one thing happen.
 func (w *World) Step() {
 	defer w.rest()
+	if len(w.server.late) > 0 && w.OneIn(20) && w.server.comeLate() {
+		return
+	}
 	all := w.sorted()
 	if len(all) == 0 { // it has asked for none yet
 		w.work()
@@ -232,6 +239,10 @@ func (w *World) Settle(horizon time.Duration, each func() bool) {
 	end := w.Clock.Now().Add(horizon)
 	for range 20000 {
 		w.Drain()
+		if w.server.comeLate() {
+			w.rest()
+			continue
+		}
 		if each != nil && each() {
 			continue
 		}

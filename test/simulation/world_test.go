@@ -54,7 +54,7 @@ func history(t *testing.T, seed uint64) []string {
 		w.Create(newPod(fmt.Sprint("p", i)))
 	}
 	w.Begin()
-	w.Faulty, w.restarts = true, 50
+	w.Faulty, w.MayComeLate, w.restarts = true, AnyWrite, 50
 	w.Play(func() { kubelet.Act(false) }, func() {
 		for _, pod := range All[*corev1.Pod](w) {
 			if w.OneIn(2) {

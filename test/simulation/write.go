@@ -104,7 +104,9 @@ func (s *server) replace(resource schema.GroupVersionResource, stored, next runt
 	}
 	if s.w.Validate != nil {
 		if err := s.w.Validate(stored, next); err != nil {
-			s.w.t.Errorf("the API server would refuse an update: %v", err)
+			if !s.isLate {
+				s.w.t.Errorf("the API server would refuse an update: %v", err)
+			}
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "update", resource.GroupResource(),
 				accessor(next).GetName(), err.Error(), 0, false)
 		}

@@ -59,7 +59,7 @@ func (c *attachDetachController) createVA(ctx context.Context, at place, o *oper
 }
 
 // confirmNotDeleted returns an error if the requested deletion of a VolumeAttachment took place, which the
-// cache may not show yet.
+// cache may not show yet, or if it may take place later.
 func (c *attachDetachController) confirmNotDeleted(
 	ctx context.Context, at place, name string, deleted types.UID,
 ) error {
@@ -74,7 +74,12 @@ func (c *attachDetachController) confirmNotDeleted(
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.world.links[at]; l != nil {
+	l := c.world.links[at]
+	switch {
+	case l == nil:
+	case c.Clock.Now().Before(l.late):
+		return errMayBeDeleted
+	default:
 		l.deleted = ""
 	}
 	return nil

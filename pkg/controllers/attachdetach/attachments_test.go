@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -46,18 +47,21 @@ func TestForeignVolumeAttachmentsAreLeftAlone(t *testing.T) {
 	s.sent()
 }
 
-// Pins ATT-81.
+// Pins ATT-81 and ATT-101.
 func TestADeletedVolumeAttachmentIsNotTrusted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		live func(*stage)
-		want []string
+		live        func(*stage)
+		want, later []string // later is what is so once the deletion cannot be executed any more, nil for the same
 	}{
-		"it is being deleted": {func(*stage) {}, []string{"v@a wanted uncertain"}},
-		"it is gone":          {func(s *stage) { s.Remove(s.t, s.va("v", "a")) }, []string{"v@a wanted uncertain"}},
+		"it is being deleted": {func(*stage) {}, []string{"v@a wanted uncertain"}, nil},
+		"it is gone":          {func(s *stage) { s.Remove(s.t, s.va("v", "a")) }, []string{"v@a wanted uncertain"}, nil},
 		"it is gone, as another deletion shows": {
-			func(s *stage) { s.Remove(s.t, s.va("v", "a")); s.pass(firstBackoff + soon) }, []string{"v@a wanted uncertain"},
+			func(s *stage) { s.Remove(s.t, s.va("v", "a")); s.pass(firstBackoff + soon) }, []string{"v@a wanted uncertain"}, nil,
 		},
-		"it was never deleted": {func(s *stage) { s.Store(s.t, anAttachment("v", "a", isAttached)) }, []string{"v@a wanted attached listed"}},
+		"it was never deleted": {
+			func(s *stage) { s.Store(s.t, anAttachment("v", "a", isAttached)) },
+			[]string{"v@a wanted uncertain"}, []string{"v@a wanted attached listed"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, aNode("a", showing("v"), uses("v")), aVolume("v", once), aClaim("v"), anAttachment("v", "a", isAttached), aPod("pod", "a", "v"))
@@ -78,7 +82,35 @@ func TestADeletedVolumeAttachmentIsNotTrusted(t *testing.T) {
 			s.Store(t, aPod("next", "a", "v"))
 			s.pass(soon)
 			s.is(tc.want...)
+			if tc.later != nil {
+				s.pass(requests.LateWithin + lastBackoff)
+				s.is(tc.later...)
+			}
 		})
+	}
+}
+
+// The deletion had no answer. When a pod wants the volume again, nothing has come of it yet: the volume would be taken
+// away from the node once it is used. That is handed over. Pins ATT-101.
+func TestAVolumeThatMayBeDetachedLateIsNotReported(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		s := newStage(t, aNode("a", showing("v"), uses("v")), aVolume("v", once), aClaim("v"), anAttachment("v", "a", isAttached), aPod("pod", "a", "v"))
+		s.is("v@a wanted attached listed")
+		s.idle = true
+		allow := s.Refuse("delete volumeattachments", apierrors.NewTimeoutError("late", 0))
+		controllertest.Change(t, s.Env, "", "a", uses())
+		s.Remove(t, aPod("pod", "a", "v"))
+		s.pass(soon)
+		s.is("v@a uncertain")
+		allow()
+		s.Store(t, aPod("next", "a", "v"))
+		if replaced {
+			s.restart()
+		}
+		s.pass(time.Minute)
+		s.is("v@a wanted uncertain")
+		s.pass(lastBackoff)
+		s.is("v@a wanted attached listed")
 	}
 }
 

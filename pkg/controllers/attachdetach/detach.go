@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // unconfirmed is why a detach was not requested: the API server does not confirm what was decided from the
@@ -137,6 +139,9 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	if va.DeletionTimestamp == nil {
 		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
 	}
+	if err != nil && !requests.IsRefusal(err) {
+		c.rememberLate(at)
+	}
 	switch {
 	case found && apierrors.IsNotFound(err):
 		return true, nil // until the cache drops it, an attach could take it for its own
@@ -154,6 +159,18 @@ func (c *attachDetachController) rememberDeletion(at place, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.world.links[at]; l != nil {
+		if l.deleted != uid {
+			l.late = time.Time{}
+		}
 		l.deleted = uid
+	}
+}
+
+// rememberLate records that the deletion of a VolumeAttachment had no answer.
+func (c *attachDetachController) rememberLate(at place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.world.links[at]; l != nil {
+		l.late = c.Clock.Now().Add(requests.LateWithin)
 	}
 }

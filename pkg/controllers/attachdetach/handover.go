@@ -31,6 +31,7 @@ type leftLink struct {
 	deleted       types.UID
 	multiAttach   bool
 	seen          bool
+	late          time.Time
 }
 
 // HandOver implements controller.HandsOver: without it the wait for nodes would begin again, failed
@@ -43,7 +44,7 @@ func (c *attachDetachController) HandOver() handover {
 		v := c.world.volumes[at.volume]
 		left.links[at] = leftLink{
 			l.state, v.known, v.devicePath, c.world.nodes[at.node].inUse[at.volume],
-			l.unwantedSince, l.deleted, l.multiAttach, l.seen,
+			l.unwantedSince, l.deleted, l.multiAttach, l.seen, l.late,
 		}
 	}
 	for name, v := range c.world.volumes {
@@ -110,7 +111,7 @@ func (c *attachDetachController) takeOverLink(at place, was leftLink) {
 	if l == nil {
 		return
 	}
-	l.deleted = was.deleted
+	l.deleted, l.late = was.deleted, was.late
 	l.seen = l.seen || was.seen
 	n := c.world.nodes[at.node]
 	if now != attached && !was.mounted && l.state != detached && !c.showsInUse(at) {

@@ -24,6 +24,7 @@ const (
 var (
 	errNotAttachable = errors.New("the volume needs no attach, or there is no driver that attaches it")
 	errBeingDeleted  = errors.New("volume attachment is being deleted")
+	errMayBeDeleted  = errors.New("the deletion of the volume attachment had no answer, and may still be executed")
 	errTimedOut      = errors.New("timed out")
 )
 

@@ -46,6 +46,8 @@ type link struct {
 	// deleted is the UID of the VolumeAttachment whose deletion was requested. That one is never
 	// taken for an attachment again, not even while the cache does not show the deletion.
 	deleted types.UID
+	// late is until when that deletion may be executed, if it had no answer.
+	late time.Time
 	// released is when the node was last seen to have released the volume. Only an unwanted link has it.
 	released release
 	// seen reports whether this process has seen a pod that wanted the volume there. It is false if the link was

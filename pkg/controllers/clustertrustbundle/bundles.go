@@ -2,7 +2,7 @@ package clustertrustbundle
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -21,6 +21,7 @@ type bundles interface {
 	create(ctx context.Context, name, trust string) error
 	// update changes the content of a cached one.
 	update(ctx context.Context, name, trust string) error
+	// delete deletes a cached one, and no other of its name.
 	delete(ctx context.Context, name string) error
 }
 
@@ -105,21 +106,29 @@ func (v version[T]) create(ctx context.Context, name, trust string) error {
 }
 
 func (v version[T]) update(ctx context.Context, name, trust string) error {
-	obj, _, err := v.indexer.GetByKey(name)
-	if err != nil {
-		return err
-	}
-	bundle, ok := obj.(T)
+	bundle, ok := v.cached(name)
 	if !ok {
-		return fmt.Errorf("it is not in the cache any more, but a %T", obj)
+		return errors.New("it is not in the cache any more")
 	}
 	bundle = bundle.DeepCopy()
 	_, content := v.spec(bundle)
 	*content = trust
-	_, err = v.client.Update(ctx, bundle, metav1.UpdateOptions{})
+	_, err := v.client.Update(ctx, bundle, metav1.UpdateOptions{})
 	return err
 }
 
 func (v version[T]) delete(ctx context.Context, name string) error {
-	return v.client.Delete(ctx, name, metav1.DeleteOptions{})
+	bundle, ok := v.cached(name)
+	if !ok {
+		return nil // it is gone
+	}
+	return v.client.Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(bundle.GetUID())),
+	})
+}
+
+func (v version[T]) cached(name string) (T, bool) {
+	obj, _, err := v.indexer.GetByKey(name)
+	bundle, ok := obj.(T)
+	return bundle, ok && err == nil
 }

@@ -29,6 +29,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var resource = certificatesv1beta1.Resource("clustertrustbundles")
@@ -234,6 +235,7 @@ func TestFailures(t *testing.T) {
 		"CTB-13d, CTB-16: it exists after all, and nothing is deleted": {"create", extras, apierrors.NewAlreadyExists(resource, "x"), true, 1},
 		"CTB-13d: a conflict, and nothing is deleted":                  {"update", append(extras, bundle(nameOf(pem), signerName, "old")), apierrors.NewConflict(resource, "x", errors.New("stale")), true, 1},
 		"CTB-14: the others are gone":                                  {"delete", append(extras, bundle(nameOf(pem), signerName, string(pem))), apierrors.NewNotFound(resource, "x"), false, 2},
+		"CTB-39: another one has the name":                             {"delete", append(extras, bundle(nameOf(pem), signerName, string(pem))), apierrors.NewConflict(resource, "x", errors.New("UID")), false, 2},
 		"CTB-14, CTB-34: no delete keeps another from being tried":     {"delete", append(extras, bundle(nameOf(pem), signerName, string(pem))), apierrors.NewForbidden(resource, "x", errors.New("no")), true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,6 +374,26 @@ func TestNotFoundOfADeleteDoesNotProveThatABundleIsGone(t *testing.T) {
 		_, ok := controllertest.Stored[*certificatesv1beta1.ClusterTrustBundle](t, env, "", "old")
 		return !ok
 	})
+}
+
+// The name follows from the bundle, so that one that is in use again has the name that was deleted. Pins CTB-39.
+func TestOnlyTheBundleInTheCacheIsDeleted(t *testing.T) {
+	pem := certificate(t)
+	old := bundle("old", signerName, "x")
+	old.UID = "seen"
+	env, p := start(t, pem, bundle(nameOf(pem), signerName, string(pem)), old)
+	deletions := 0
+	env.Fake.PrependReactor("delete", "clustertrustbundles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletions++
+		if got := action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; got == nil || *got.UID != "seen" {
+			t.Errorf("the preconditions are %v", got)
+		}
+		return false, nil, nil
+	})
+	must.Succeed(t, p.reconcile(env.Context(), key))
+	if deletions != 1 {
+		t.Errorf("there were %d deletions", deletions)
+	}
 }
 
 // Pins CTB-35.

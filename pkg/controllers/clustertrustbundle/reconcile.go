@@ -20,8 +20,9 @@ func (p *publisher) reconcile(ctx context.Context, _ string) error {
 	for _, name := range plan.surplus {
 		err := p.bundles.delete(ctx, name)
 		switch {
-		case apierrors.IsNotFound(err):
-			p.loop.AddAfter(key, reconcile.RecheckAfter) // an admission webhook may say so, too
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			// It is gone, or another one has its name, as the cache will show. An admission webhook may say so, too.
+			p.loop.AddAfter(key, reconcile.RecheckAfter)
 		case err != nil:
 			failures = append(failures, fmt.Errorf("deleting cluster trust bundle %s: %w", name, err))
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -72,8 +72,11 @@ func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
 		"it may still be created": {
 			batchv1.ForbidConcurrent, nil, "*/4 * * * *", 0, []string{look}, true, nil,
 		},
+		"CRON-70: it may still be created, late": {
+			batchv1.ForbidConcurrent, nil, "*/4 * * * *", requests.LateWithin - 1, []string{look}, true, nil,
+		},
 		"it was not created": {
-			batchv1.ForbidConcurrent, nil, "*/4 * * * *", reconcile.RecheckAfter, slices.Concat([]string{look}, began), false, []string{due0304},
+			batchv1.ForbidConcurrent, nil, "*/4 * * * *", requests.LateWithin, slices.Concat([]string{look}, began), false, []string{due0304},
 		},
 		"its own time is still the last one": {
 			batchv1.ForbidConcurrent, nil, "0 * * * *", 0, []string{"create jobs " + due0300, "update cronjobs/status"}, false, []string{due0300},

@@ -20,7 +20,9 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -318,6 +320,86 @@ func TestEndpointsThatTheCacheDoesNotShowAreDeleted(t *testing.T) {
 		t.Error("the Endpoints are still there")
 	}
 	b.MustReconcile(t) // there is nothing to delete: the answer is 404
+}
+
+// Others may have come before they are deleted, of a Service of that name that has come since. Pins EP-79.
+func TestOnlyEndpointsThatWereReadAreDeleted(t *testing.T) {
+	b := newBench(t, defaults).begin(t)
+	b.boundDeletes()
+	must.Succeed(t, b.Fake.Tracker().Add(testEndpoints(nil)))
+	must.Succeed(t, b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Replace(nil, "1"))
+	b.Intercept("delete endpoints web", func(clienttesting.Action) error {
+		b.Store(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.UID, e.ResourceVersion = "other", "2" }))
+		return nil
+	})
+	if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsExpected(err) {
+		t.Errorf("error is %v, want another try", err)
+	}
+	if stored := b.stored(t); stored == nil || stored.UID != "other" {
+		t.Errorf("stored are %v", stored)
+	}
+}
+
+// Pins EP-79.
+func TestEndpointsThatDoNotExistAreNotDeleted(t *testing.T) {
+	b := newBench(t, defaults).begin(t)
+	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); len(got) > 0 || len(b.c.memory.replaced) > 0 {
+		t.Errorf("writes are %v, remembered is %v", got, b.c.memory.replaced)
+	}
+	b.Refuse("get endpoints web", apierrors.NewServiceUnavailable("boom"))
+	if err := b.Reconcile(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// Nobody watches what a late write does: it creates Endpoints after their Service is gone, or brings back an older
+// content after a PUT that changed nothing. Pins EP-80.
+func TestAServiceIsReconciledAgainAfterAWriteThatMayBeLate(t *testing.T) {
+	timeout := apierrors.NewTimeoutError("late", 0)
+	for name, tc := range map[string]struct {
+		stored  []runtime.Object
+		request string
+		answer  error
+		want    bool
+	}{
+		"create":            {[]runtime.Object{testService(), testPod(1)}, "create endpoints web", timeout, true},
+		"update":            {[]runtime.Object{testService(), testPod(1), testEndpoints(nil)}, "update endpoints web", timeout, true},
+		"refused, a create": {[]runtime.Object{testService(), testPod(1)}, "create endpoints web", apierrors.NewBadRequest("no"), false},
+		"refused, an update": {[]runtime.Object{testService(), testPod(1), testEndpoints(nil)}, "update endpoints web",
+			apierrors.NewBadRequest("no"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, tc.stored...).begin(t)
+			b.c.serviceQueue = b.Queued
+			b.Refuse(tc.request, tc.answer)
+			for range 2 { // the delay may be lost to that of the next attempt, and begins again with it
+				if err := b.Reconcile(); err == nil {
+					t.Fatal("there is no error")
+				}
+			}
+			if delay := b.Queued.TakeDelay(web); (delay > 0) != tc.want {
+				t.Errorf("it is reconciled again in %v", delay)
+			}
+			next := newBench(t, defaults, tc.stored...)
+			next.Succession.Leave(b.Succession.HandOver())
+			next.begin(t)
+			next.c.serviceQueue = next.Queued
+			next.MustReconcile(t)
+			next.Env.CatchUp(t, &corev1.Endpoints{})
+			next.Queued.TakeDelay(web) // see EP-77
+			next.MustReconcile(t)
+			if delay := next.Queued.TakeDelay(web); (delay > 0) != tc.want {
+				t.Errorf("the next instance reconciles it again in %v", delay)
+			}
+			next.Clock.Step(requests.LateWithin)
+			next.MustReconcile(t)
+			if delay := next.Queued.TakeDelay(web); delay > 0 {
+				t.Errorf("a minute later it is still reconciled again in %v", delay)
+			}
+		})
+	}
 }
 
 // A Service that comes after its absence was read may have made the Endpoints its own, and another process may have

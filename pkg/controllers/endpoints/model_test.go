@@ -46,6 +46,7 @@ func (m *model) run() {
 	}
 	m.Populate()
 	m.MayBeLossy(2)
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]
 	m.Play(func() { m.Act(false) }, m.users)

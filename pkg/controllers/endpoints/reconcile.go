@@ -13,8 +13,12 @@ import (
 	"kcmd.dev/pkg/controllers/kit/services/podchanges"
 )
 
-// reconcile brings the Endpoints of one Service to their desired state.
+// reconcile brings the Endpoints of one Service to their desired state. It does so again once a write without an answer
+// cannot be executed any more: nobody watches what that would do.
 func (c *endpointsController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	if rest := c.memory.lateRest(key, c.Clock.Now()); rest > 0 {
+		c.serviceQueue.AddAfter(key, rest)
+	}
 	service, found, err := reconcile.Found(c.services.Services(key.Namespace).Get(key.Name))
 	switch {
 	case err != nil:

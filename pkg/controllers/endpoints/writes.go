@@ -35,6 +35,8 @@ type memory struct {
 	// created has the keys whose Endpoints we may have created without the cache having
 	// shown any since.
 	created map[types.NamespacedName]bool
+	// late has the time until which a write without an answer may be executed.
+	late map[types.NamespacedName]time.Time
 }
 
 // replacement is what an update replaced.
@@ -48,6 +50,25 @@ type replacement struct {
 // outdatedFor is how long to wait while a cache shows what was replaced. After that the API
 // server is asked, by an update: it may have been restored from a backup and have nothing newer.
 const outdatedFor = 2 * time.Minute
+
+// noteLate remembers that a write had no answer.
+func (m *memory) noteLate(key types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late[key] = now.Add(requests.LateWithin)
+}
+
+// lateRest returns for how long a write without an answer may still be executed, zero if there is none.
+func (m *memory) lateRest(key types.NamespacedName, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rest := m.late[key].Sub(now)
+	if rest <= 0 {
+		delete(m.late, key)
+		return 0
+	}
+	return min(rest, requests.LateWithin) // a clock that was set back does not make it longer
+}
 
 // triggerTime is the time of the change that the next write of a Service is due to, zero if
 // there was none. The tracker reports a change once only, so it is kept until it is written.
@@ -129,7 +150,7 @@ func (m *memory) noteCreate(key types.NamespacedName) (again bool) {
 func (m *memory) keys() sets.Set[types.NamespacedName] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	keys := sets.KeySet(m.replaced).Union(sets.KeySet(m.created)).Union(sets.KeySet(m.pending))
+	keys := sets.KeySet(m.replaced).Union(sets.KeySet(m.created)).Union(sets.KeySet(m.pending)).Union(sets.KeySet(m.late))
 	for key := range m.triggers.ServiceStates {
 		keys.Insert(types.NamespacedName(key))
 	}
@@ -147,11 +168,11 @@ func (m *memory) forget(key types.NamespacedName) {
 
 // remove deletes the Endpoints of a Service that is gone. The caches decide nothing here: that of
 // Services may lack one whose Endpoints are in use, that of Endpoints may lack some that another
-// process created just before it lost the lease, which nobody would delete later. Endpoints that
-// the cache does show are deleted only in that version: a Service that was created since may
-// have made them its own.
+// process created just before it lost the lease, which nobody would delete later. Endpoints are
+// deleted only in the version that was seen: a Service that was created since may have made them
+// its own.
 func (c *endpointsController) remove(ctx context.Context, key types.NamespacedName) error {
-	preconditions, err := c.shown(key) // before the Service is read, so that no later Endpoints are deleted
+	seen, err := c.existing(ctx, key) // before the Service is read, so that no later Endpoints are deleted
 	if err != nil {
 		return err
 	}
@@ -163,28 +184,45 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	if !reconcile.Absent(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
-	options := metav1.DeleteOptions{Preconditions: preconditions}
-	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, options)
-	switch {
-	case preconditions != nil && reconcile.Absent(err):
-		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter) // an admission webhook may say so, too
-	case preconditions != nil && apierrors.IsConflict(err):
-		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s is behind: %w", key, err))
-	case err != nil && !reconcile.Absent(err):
-		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
+	if seen != nil {
+		if err := c.delete(ctx, seen); err != nil {
+			return err
+		}
 	}
 	c.memory.forget(key)
 	return nil
 }
 
-// shown returns the preconditions of a deletion that is bound to the Endpoints in the cache, nil if there
-// are none.
-func (c *endpointsController) shown(key types.NamespacedName) (*metav1.Preconditions, error) {
+// existing returns the Endpoints of a Service as the cache shows them, or as the API server does if the cache shows
+// none; nil if there are none.
+func (c *endpointsController) existing(ctx context.Context, key types.NamespacedName) (*corev1.Endpoints, error) {
 	cached, found, err := reconcile.Found(c.endpoints.Endpoints(key.Namespace).Get(key.Name))
-	if !found {
-		return nil, err
+	if found || err != nil {
+		return cached, err
 	}
-	return &metav1.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}, nil
+	live, err := c.Client.CoreV1().Endpoints(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Endpoints %s: %w", key, err)
+	}
+	return live, nil
+}
+
+func (c *endpointsController) delete(ctx context.Context, seen *corev1.Endpoints) error {
+	err := c.Client.CoreV1().Endpoints(seen.Namespace).Delete(ctx, seen.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion},
+	})
+	switch {
+	case reconcile.Absent(err):
+		c.serviceQueue.AddAfter(reconcile.KeyOf(seen), reconcile.RecheckAfter) // an admission webhook may say so, too
+	case apierrors.IsConflict(err):
+		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s/%s is behind: %w", seen.Namespace, seen.Name, err))
+	case err != nil:
+		return fmt.Errorf("deleting Endpoints %s/%s: %w", seen.Namespace, seen.Name, err)
+	}
+	return nil
 }
 
 // errNamespaceTerminating means that Endpoints cannot be created because their namespace is being deleted, or because
@@ -205,6 +243,8 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 		return errNamespaceTerminating
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
+	case requests.MayHaveCreated(err):
+		c.memory.noteLate(key, c.Clock.Now())
 	}
 	c.RecordFailure(ctx, failedCreate(endpoints, err))
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)
@@ -218,6 +258,7 @@ func (c *endpointsController) update(
 	if err != nil {
 		if !requests.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
+			c.memory.noteLate(key, c.Clock.Now())
 		}
 		if apierrors.IsConflict(err) && c.memory.doubtful(key, current.ResourceVersion) {
 			return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was updated: %w", err))
@@ -235,5 +276,6 @@ func newMemory() *memory {
 		pending:  map[types.NamespacedName]time.Time{},
 		replaced: map[types.NamespacedName]replacement{},
 		created:  map[types.NamespacedName]bool{},
+		late:     map[types.NamespacedName]time.Time{},
 	}
 }

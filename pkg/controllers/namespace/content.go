@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	kitpods "kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 const (
@@ -36,6 +37,8 @@ type content struct {
 	canList, canDeleteTogether bool
 	// served is set once a list, or the deletion of the collection, has shown that the type is served.
 	served bool
+	// unanswered is set once the deletion of the collection had no answer.
+	unanswered bool
 	// stillDeleted fails unless the namespace is still the one to sweep, and still being deleted.
 	stillDeleted func(context.Context) error
 }
@@ -53,7 +56,8 @@ func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespac
 		return result
 	}
 	result.estimate = estimate
-	if result.err = of.deleteAll(ctx); result.err != nil {
+	result.err = of.deleteAll(ctx)
+	if result.unanswered = of.unanswered; result.err != nil {
 		return result
 	}
 	items, listed, err := of.list(ctx)
@@ -235,6 +239,7 @@ func (c *content) deleteAll(ctx context.Context) error {
 		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
 		if !unsupported(err) {
 			c.served = c.served || err == nil
+			c.unanswered = err != nil && !requests.IsRefusal(err)
 			return err
 		}
 	}

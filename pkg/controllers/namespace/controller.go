@@ -25,7 +25,9 @@
 //  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
 //     seen five seconds before it began. None of this state is needed after a restart.
 //  9. The namespace is read again before content of a type is deleted: another client may
-//     finalize it during a sweep and create it again. Single items are deleted by UID.
+//     finalize it during a sweep and create it again. Single items are deleted by UID. After the
+//     deletion of a collection that had no answer, the namespace is not finalized before that
+//     cannot be executed any more.
 //
 // Behaviour: docs/specs/namespace-controller.md.
 package namespace

@@ -375,14 +375,14 @@ func TestMemory(t *testing.T) {
 	if _, ok := m.recall(ns); ok {
 		t.Error("recalls what was not observed")
 	}
-	m.note(ns, sweep{{resource: widgets}})
+	m.note(ns, sweep{{resource: widgets}}, epoch)
 	if _, ok := m.recall(ns); ok {
 		t.Error("a note brings back what was forgotten")
 	}
 	m.observe(ns, epoch)
-	m.note(ns, sweep{{resource: widgets}, {resource: secrets}, {resource: deployments, remaining: 1}})
+	m.note(ns, sweep{{resource: widgets}, {resource: secrets}, {resource: deployments, remaining: 1}}, epoch)
 	first, _ := m.recall(ns)
-	m.note(ns, sweep{{resource: secrets, err: errors.New("boom")}})
+	m.note(ns, sweep{{resource: secrets, err: errors.New("boom")}}, epoch)
 	m.observe(ns, epoch.Add(time.Hour))
 	if got, ok := m.recall(ns); !ok || !got.seen.Equal(epoch) || !got.clean.Equal(sets.New(widgets)) {
 		t.Errorf("recall = %+v, %v", got, ok)

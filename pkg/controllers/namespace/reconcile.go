@@ -42,6 +42,10 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 		c.repeat(ctx, name, estimate)
 		return nil
 	}
+	if rest := c.memory.lateRest(ns, c.Clock.Now()); rest > 0 {
+		c.awaitLate(ctx, name, rest)
+		return nil
+	}
 	return c.finalize(ctx, ns)
 }
 
@@ -64,6 +68,16 @@ func (c *namespaceController) repeat(ctx context.Context, name string, estimate 
 	klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", name, "recheckAfter", pause)
 	c.backoff.keep(name)
 	c.queue.AddAfter(name, pause)
+}
+
+// awaitLate has a namespace without content swept again, and finalized, once the deletion of a collection that had no
+// answer cannot be executed any more: it would delete what is in the next namespace of that name. Like repeat, that is
+// neither a failure nor a success.
+func (c *namespaceController) awaitLate(ctx context.Context, name string, rest time.Duration) {
+	klog.FromContext(ctx).V(2).Info("The deletion of content had no answer, and may still be executed",
+		"namespace", name, "finalizedAfter", rest)
+	c.backoff.keep(name)
+	c.queue.AddAfter(name, rest)
 }
 
 // repeatAfter returns the delay before a namespace is swept again whose content takes an

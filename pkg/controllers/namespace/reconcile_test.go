@@ -17,6 +17,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controller/concurrent"
+	"kcmd.dev/pkg/controllers/kit/requests"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestReconcileLeavesOtherNamespacesAlone(t *testing.T) {
@@ -270,6 +273,39 @@ func BenchmarkReconcile(b *testing.B) {
 					b.Fatal(err)
 				}
 				f.Fake.ClearActions()
+			}
+		})
+	}
+}
+
+// The API server may execute a request that had no answer when the next namespace of that name has content. Pins NS-77.
+func TestANamespaceIsNotFinalizedWhileADeletionMayComeLate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer error
+		waits  bool
+	}{
+		"no answer": {apierrors.NewTimeoutError("late", 0), true},
+		"refused":   {apierrors.NewForbidden(widgets.GroupResource(), "", errors.New("no")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods, widgets), terminating())
+			finalized, queue := f.finalized(), &controllertest.Queue[string]{}
+			f.queue = queue
+			f.store.put(widgets, "w")
+			f.store.refused["deletecollection widgets"] = tc.answer
+			if err := f.reconcile(f.Context(), "ns"); err == nil {
+				t.Fatal("reconcile hides the error")
+			}
+			f.store.clear(widgets)
+			f.Env.Clock.Step(requests.LateWithin - 1)
+			must.Succeed(t, f.reconcile(f.Context(), "ns"))
+			if delay := queue.TakeDelay("ns"); (len(*finalized) == 0) != tc.waits || (delay == 1) != tc.waits {
+				t.Errorf("it is finalized %d times, and swept again in %v", len(*finalized), delay)
+			}
+			f.Env.Clock.Step(1)
+			must.Succeed(t, f.reconcile(f.Context(), "ns"))
+			if len(*finalized) == 0 {
+				t.Error("it is never finalized")
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 	}
 	found := c.catalogue.since(known.seen)
 	swept := c.sweep(ctx, ns, found.types, known.clean)
-	c.memory.note(ns, swept)
+	c.memory.note(ns, swept, c.Clock.Now())
 	if swept.leavesPods() {
 		c.awaitPods(ns)
 	}
@@ -113,6 +113,8 @@ type outcome struct {
 	// remaining counts the items, finalizers those that carry each finalizer.
 	remaining  int
 	finalizers map[string]int
+	// unanswered is set if the deletion of the collection had no answer.
+	unanswered bool
 	err        error
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,11 @@ import (
 
 	"kcmd.dev/pkg/controller"
 )
+
+// LateWithin is how long after it was sent a write that had no answer may still be executed: an API server gives up on
+// a request after a minute. A precondition makes that harmless, but there is none for a create, nor for the namespace in
+// which a collection is deleted: what would be harmed waits.
+const LateWithin = time.Minute + 5*time.Second
 
 // IsRefusal reports whether an error of a write says that it has not been executed. A timeout and an
 // error inside the API server do not say so, nor does one of the connection, except if there was none.

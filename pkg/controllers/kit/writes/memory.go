@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // Timeout is how long the memory waits for a write that the cache never shows, and how long an
@@ -188,12 +189,17 @@ var ErrUncertain = errors.New(
 	"an object may have been created although the request failed, which the cache would show soon")
 
 // CreateUncertain records that the owner may have one more object, since a create had no answer. name is empty if it
-// was to be generated.
+// was to be generated. An object with a name is uncertain for as long as the create may be late; it may be repeated
+// meanwhile. Others would wait for it, so that they do for no longer than a cache is usually behind.
 func (m *Memory) CreateUncertain(owner metav1.Object, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	wait := reconcile.RecheckAfter
+	if name != "" {
+		wait = requests.LateWithin
+	}
 	r := m.of(owner)
-	r.Uncertain, r.Attempted = m.clock.Now().Add(reconcile.RecheckAfter), name
+	r.Uncertain, r.Attempted = m.clock.Now().Add(wait), name
 }
 
 // Attempted returns the name of the object that may have been created, also after the wait that MayCreate reports;

@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 var (
@@ -341,8 +342,8 @@ func TestAfterACreationWithoutAnswerNothingElseIsCreatedForAWhile(t *testing.T) 
 		"a generated name":                 {"", "", reconcile.RecheckAfter - 1, false},
 		"a generated name, later":          {"", "", reconcile.RecheckAfter, true},
 		"the same name":                    {"a", "a", 0, true},
-		"another name":                     {"a", "b", reconcile.RecheckAfter - 1, false},
-		"another name, later":              {"a", "b", reconcile.RecheckAfter, true},
+		"another name":                     {"a", "b", requests.LateWithin - 1, false},
+		"another name, later":              {"a", "b", requests.LateWithin, true},
 		"a name after one was generated":   {"", "b", 0, false},
 		"a generated name after one given": {"a", "", 0, false},
 	} {
