@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	// patience bounds the wait for what has to come of a step, and of the script. The machine may be busy.
-	patience = time.Minute
+	// patience bounds the wait for what has to come of a step, and of the script. The machine may be busy, and a write
+	// without an answer may have to be waited for, for requests.LateWithin.
+	patience = 2 * time.Minute
 	// calm is how long nothing happens in the end.
 	calm = 500 * time.Millisecond
 	// drainTimeout bounds the end of a manager that has lost its connections.
