@@ -194,7 +194,7 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 	}
 	restrictions := a.GetListRestrictions()
 	for _, r := range restrictions.Fields.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "spec.nodeName" && r.Field != "spec.driver" {
+		if !slices.Contains([]string{"metadata.name", "spec.nodeName", "spec.driver", "status.phase"}, r.Field) {
 			return nil, s.gap("list %s by the field %s", a.GetResource().Resource, r.Field)
 		}
 	}
@@ -208,7 +208,10 @@ func (s *server) list(a clienttesting.ListActionImpl) (runtime.Object, error) {
 			items = append(items, object.DeepCopyObject())
 		}
 	}
-	return list, meta.SetList(list, items)
+	if err := meta.SetList(list, items); err != nil {
+		return nil, err
+	}
+	return list, meta.NewAccessor().SetResourceVersion(list, strconv.Itoa(s.version))
 }
 
 // selectable returns what a list can select an object by.
@@ -216,7 +219,7 @@ func selectable(object runtime.Object) fields.Set {
 	set := fields.Set{"metadata.name": accessor(object).GetName()}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		set["spec.nodeName"] = o.Spec.NodeName
+		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
 	case *resourcev1.ResourceSlice:
 		set["spec.driver"] = o.Spec.Driver
 	}

@@ -18,6 +18,7 @@ type cluster struct {
 	lease func(node string) *coordinationv1.Lease
 
 	mu    sync.Mutex
+	begun bool               // whether the instance has begun
 	nodes map[string]*record // by name
 	zones map[string]*zone
 	gone  []identity // announced ones whose removal is to be announced
@@ -49,8 +50,9 @@ func newCluster(c config, lease func(node string) *coordinationv1.Lease) *cluste
 	}
 }
 
-// show records the cached state of a node.
-func (c *cluster) show(node *corev1.Node, now time.Time) {
+// show records the cached state of a node. It reports whether its pods have to be marked because the node comes as
+// silent while the instance runs.
+func (c *cluster) show(node *corev1.Node, now time.Time) (toMark bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[node.Name]
@@ -63,15 +65,29 @@ func (c *cluster) show(node *corev1.Node, now time.Time) {
 		c.nodes[node.Name] = r
 		r.renew(c.lease(node.Name), now)
 		r.show(node, now)
-		return
+		return c.begun && c.came(r)
 	}
 	if r.isBehind(node, now) {
-		return
+		return false
 	}
 	r.wrote = time.Time{}
 	if c.update(r, node, now) {
 		c.sight.reached(now)
 	}
+	return false
+}
+
+// came decides what has to be done about a node that comes while the instance runs. A list may have lacked it, and what
+// was pending for it was forgotten. It reports whether its pods have to be marked.
+func (c *cluster) came(r *record) (toMark bool) {
+	if isEvicting(r.node) && c.isDown() {
+		r.eviction = stripped
+	}
+	if r.ready != corev1.ConditionUnknown {
+		return false
+	}
+	c.mark(r)
+	return true
 }
 
 // update changes the state of a node. A node that changes its zone leaves the queue of the old one. Taints that are to

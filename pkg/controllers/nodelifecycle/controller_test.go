@@ -99,7 +99,7 @@ func captured(t testing.TB) (c *lifecycleController, nodes, pods, leases *contro
 	return c, nodes, pods, leases
 }
 
-// Pins NLC-14, NLC-15, NLC-76 and NLC-83.
+// Pins NLC-14, NLC-15, NLC-76, NLC-83 and NLC-111.
 func TestWatch(t *testing.T) {
 	c, nodes, pods, leases := captured(t)
 	queued := func(what string, want int) {
@@ -129,6 +129,10 @@ func TestWatch(t *testing.T) {
 	pods.Handler.OnUpdate(pod("other", "down"), pod("other", "down"))
 	pods.Handler.OnDelete(pod("deleted", "down"))
 	queued("pods that were bound before", 4)
+	recreated := pod("recreated", "down")
+	recreated.UID = "another"
+	pods.Handler.OnUpdate(pod("recreated", "down"), recreated)
+	queued("a pod that was recreated on the node, seen as one update", 5)
 
 	renewed := metav1.NewMicroTime(at)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n", ResourceVersion: "1"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
@@ -137,7 +141,7 @@ func TestWatch(t *testing.T) {
 	leases.Handler.OnAdd(lease, true)
 	leases.Handler.OnUpdate(lease, newer)
 	leases.Handler.OnAdd(newer, false)
-	queued("renewals", 4)
+	queued("renewals", 5)
 
 	nodes.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n", Obj: node("n")})
 	nodes.Handler.OnDelete("no node")

@@ -144,6 +144,36 @@ func TestTaintsAreStrippedWhateverIsKnownOfThem(t *testing.T) {
 	})
 }
 
+// A list lacks a node that evicts its pods when all zones go down, or before the taint is removed. Pins NLC-112.
+func TestAllZonesAreDownAndATaintedNodeComes(t *testing.T) {
+	down := []func(*corev1.Node){
+		ready(corev1.ConditionUnknown),
+		tainted(noSchedule(corev1.TaintNodeUnreachable), evicting(corev1.TaintNodeUnreachable)),
+	}
+	for name, tc := range map[string]struct {
+		others []runtime.Object
+		queued []string
+		want   string
+	}{
+		"no node is ready":   {group("b", 2, ready(corev1.ConditionUnknown)), []string{"a00"}, ""},
+		"others are ready":   {group("b", 2), nil, "a00"},
+		"only one of a zone": {append(group("b", 1), group("c", 1, ready(corev1.ConditionUnknown))...), nil, "a00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, tc.others...)
+			w.pass(w.Context(), w.Context())
+			came := group("a", 1, down...)[0].(*corev1.Node)
+			w.Env.Store(t, came)
+			queue := &controllertest.Queue[string]{}
+			w.nodeQueue = queue
+			w.show(t, came)
+			queue.Want(t, tc.queued...)
+			reconciled(t, w, "a00")
+			w.wantEvicted(t, tc.want)
+		})
+	}
+}
+
 // Pins NLC-105. While all are down, a node joins that is ready, in a zone that there was not.
 func TestAllZonesAreDownAndAnotherComes(t *testing.T) {
 	objects := group("a", 4, ready(corev1.ConditionUnknown))

@@ -112,6 +112,7 @@ func (c *lifecycleController) begin(context.Context) error {
 func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.begun = true
 	c.noteLeases()
 	if ok {
 		c.takeOver(left, now)

@@ -285,6 +285,45 @@ func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
 	w.WantRequests(t, "patch pods/status p", "patch pods/status p")
 }
 
+// A list after a break of the watch lacks a silent node before all of its pods are marked. Pins NLC-110.
+func TestASilentNodeThatAListLackedHasItsPodsMarked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		back *corev1.Node
+		want []string
+	}{
+		"it is still silent":                    {node("n", ready(corev1.ConditionUnknown)), []string{"patch pods/status p"}},
+		"it reports":                            {node("n"), nil},
+		"its kubelet says that it is not ready": {node("n", ready(corev1.ConditionFalse)), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			silent := node("n", ready(corev1.ConditionUnknown))
+			w := newWorld(t, settings, node("n"), pod("p", "n"))
+			w.cluster.expectUnknown("n")
+			w.show(t, silent)
+			if depth := w.markLoop.Inspect().Depth; depth != 1 {
+				t.Fatalf("%d nodes are queued when it falls silent", depth)
+			}
+			w.cluster.delete(silent)
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Fatal(err)
+			}
+			w.WantRequests(t)
+			marks := &controllertest.Queue[string]{}
+			w.markQueue = marks
+			w.show(t, tc.back)
+			if tc.want != nil {
+				marks.Want(t, "n")
+			} else {
+				marks.Want(t)
+			}
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Fatal(err)
+			}
+			w.WantRequests(t, tc.want...)
+		})
+	}
+}
+
 // Pins NLC-18, NLC-29, NLC-49 and NLC-86.
 func TestPatches(t *testing.T) {
 	n := node("n", tainted(noSchedule(foreign)))

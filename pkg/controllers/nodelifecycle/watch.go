@@ -18,7 +18,9 @@ func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInforme
 		Delete: c.cluster.delete,
 	})
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
-		UpdateIf: func(old, pod *corev1.Pod) bool { return old.Spec.NodeName != pod.Spec.NodeName },
+		UpdateIf: func(old, pod *corev1.Pod) bool {
+			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName
+		},
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
 			if !lane.IsBacklog() {
 				c.bound(pod)
@@ -33,7 +35,9 @@ func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInforme
 }
 
 func (c *lifecycleController) shown(lane reconcile.Lane, node *corev1.Node) {
-	c.cluster.show(node, c.Clock.Now())
+	if c.cluster.show(node, c.Clock.Now()) {
+		c.markQueue.Add(node.Name)
+	}
 	c.orderMarkingIfUnknown(node.Name)
 	newest, what := c.cluster.newest(node.Name)
 	if newest != nil && (!changeOf(newest, what).isEmpty() || missingLabels(newest) != nil) {

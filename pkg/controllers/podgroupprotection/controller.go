@@ -9,9 +9,9 @@
 //     is deleted while the group is being deleted.
 //  3. The finalizer is removed when the group has no active pod. A pod is active until its
 //     phase is Succeeded or Failed, even while it is being deleted and before it is scheduled.
-//     A cache without such pods is proof if it is as new as the deletion of the group;
-//     otherwise pods are listed live, once for all groups of a namespace that were deleted by
-//     then (see answer).
+//     The cache can prove only that there is such a pod. That there is none is concluded from a
+//     live list, which is sent once for all groups of a namespace that were deleted by then (see
+//     answer).
 //
 // Behaviour: docs/specs/podgroup-protection-controller.md.
 package podgroupprotection
@@ -61,7 +61,8 @@ type protectionController struct {
 	controller.Env
 	groups schedulinglisters.PodGroupLister
 	pods   cache.Indexer
-	last   answer // used only by the single worker
+	last   answer                                // used only by the single worker
+	queue  reconcile.Queue[types.NamespacedName] // the loop, except in tests
 	loop   *reconcile.Loop[types.NamespacedName]
 }
 
@@ -72,6 +73,7 @@ func newController(env controller.Env, _ config) (*protectionController, error) 
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue: "podgroupprotection", Workers: 1,
 	}, c.reconcile)
+	c.queue = c.loop
 	c.watch(groups.Informer(), pods)
 	return c, nil
 }

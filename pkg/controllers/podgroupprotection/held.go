@@ -31,15 +31,14 @@ type answer struct {
 	active    map[string]bool // groups with active pods
 }
 
-// isHeld reports whether a group that is being deleted has active pods.
+// isHeld reports whether a group that is being deleted has active pods. A cache without any proves nothing, whatever
+// its version: a list after a break of the watch may have lacked pods.
 func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1alpha2.PodGroup) (bool, error) {
-	// Read before the pods, or the version could be newer than they are.
-	cached := c.pods.LastStoreSyncResourceVersion()
 	active, err := c.pods.IndexKeys(activePodsIndex, reconcile.KeyOf(group).String())
 	if err != nil || len(active) > 0 {
 		return true, err
 	}
-	if reaches(cached, group.ResourceVersion) || c.last.frees(group, c.Clock.Now()) {
+	if c.last.frees(group, c.Clock.Now()) {
 		return false, nil
 	}
 	if c.last, err = c.listActive(ctx, group.Namespace); err != nil {

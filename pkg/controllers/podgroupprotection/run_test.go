@@ -105,7 +105,6 @@ func TestAFailureIsLoggedAndRetriedUntilItSucceeds(t *testing.T) {
 // However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PGP-26.
 func TestAGroupWhosePodTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env, c := fixture(t, group(func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = "8" }))
-	c.pods = lagging{c.pods, "7"}
 	var asked atomic.Int32
 	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		asked.Add(1)

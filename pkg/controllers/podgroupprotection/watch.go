@@ -26,7 +26,7 @@ func (c *protectionController) watch(groups, pods cache.SharedIndexInformer) {
 
 func (c *protectionController) groupSeen(lane reconcile.Lane, group *schedulingv1alpha2.PodGroup) {
 	if finalizer.Blocks(group) {
-		c.loop.Enqueue(lane, types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
+		c.queue.Enqueue(lane, types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
 	}
 }
 
@@ -54,5 +54,5 @@ func (c *protectionController) podGone(lane reconcile.Lane, pod *corev1.Pod) {
 	if err != nil || !finalizer.Blocks(group) {
 		return
 	}
-	c.loop.Enqueue(lane, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+	c.queue.Enqueue(lane, types.NamespacedName{Namespace: pod.Namespace, Name: name})
 }

@@ -21,7 +21,7 @@ func (c *claimController) watch(pods, claims, templates, groups cache.SharedInde
 		Add:  c.podSeen,
 		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
 			if old.UID != pod.UID {
-				c.podGone(old)
+				c.podMissed(old)
 			}
 			c.podSeen(lane, pod)
 		},
@@ -62,7 +62,7 @@ func (c *claimController) watch(pods, claims, templates, groups cache.SharedInde
 		},
 		Update: func(lane reconcile.Lane, old, group *schedulingv1alpha2.PodGroup) {
 			if old.UID != group.UID {
-				c.groupGone(old)
+				c.groupMissed(old)
 			}
 			c.groupSeen(lane, group)
 		},
@@ -96,8 +96,8 @@ func (c *claimController) podGone(pod *corev1.Pod) {
 	c.podMissed(pod)
 }
 
-// podMissed queues the claims of a pod that is gone or that only a list lacked. Where the difference matters, the pod
-// is read live.
+// podMissed queues the claims of a pod that is gone, or that only a list lacked or replaced by another one, which may
+// be the one that had the name before. Where the difference matters, the pod is read live.
 func (c *claimController) podMissed(pod *corev1.Pod) {
 	if !usesClaims(pod) {
 		return

@@ -89,39 +89,49 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// Pins RCLM-10 and RCLM-57.
+// Pins RCLM-10 and RCLM-73.
 func TestDeletedPodsAreRemembered(t *testing.T) {
 	s := begin(t, defaults, podKey)
 	h := handlersOf(s)
 	h.pods.OnDelete(pod(with(ofTemplate("gpu", "template")), uid[*corev1.Pod]("a")))
 	h.pods.OnUpdate(pod(with(ofTemplate("gpu", "template")), uid[*corev1.Pod]("b")), pod(uid[*corev1.Pod]("c")))
 	h.pods.OnDelete(pod(uid[*corev1.Pod]("d")))
-	for of, want := range map[types.UID]bool{"a": true, "b": true, "c": false, "d": false} {
+	for of, want := range map[types.UID]bool{"a": true, "b": false, "c": false, "d": false} {
 		if got := s.c.memory.isGone(of); got != want {
 			t.Errorf("%s: %v", of, got)
 		}
 	}
 }
 
-// A list after a break of the watch lacks a pod or a PodGroup that exists, or that was deleted. Pins RCLM-70.
+// A list after a break of the watch lacks a pod or a PodGroup that exists, or that was deleted, or shows another one of
+// its name. Pins RCLM-70 and RCLM-73.
 func TestAConsumerThatAListLacksIsReadLive(t *testing.T) {
 	gpu := ofClaim("gpu", "claim")
 	user := pod(controllertest.OnNode("node"), controllertest.InPhase(corev1.PodRunning), with(gpu))
 	member := group(groupWith(gpu))
+	formerUser, formerGroup := pod(uid[*corev1.Pod]("former")), group(uid[*schedulingv1alpha2.PodGroup]("former"))
 	for name, tc := range map[string]struct {
 		consumer runtime.Object
 		claim    claimChange
-		lack     func(handlers, cache.DeletedFinalStateUnknown)
+		former   runtime.Object // that the list shows in its place, if any
+		lack     func(handlers)
 		asking   string
 		uid      types.UID
 	}{
 		"a pod": {
-			user, inUse("pod"),
-			func(h handlers, o cache.DeletedFinalStateUnknown) { h.pods.OnDelete(o) }, askingPod, "pod",
+			user, inUse("pod"), nil,
+			func(h handlers) { h.pods.OnDelete(cache.DeletedFinalStateUnknown{Obj: user}) }, askingPod, "pod",
 		},
 		"a PodGroup": {
-			member, controllertest.All(inUse(), reservedForGroup),
-			func(h handlers, o cache.DeletedFinalStateUnknown) { h.groups.OnDelete(o) }, "get podgroups group", "group",
+			member, controllertest.All(inUse(), reservedForGroup), nil,
+			func(h handlers) { h.groups.OnDelete(cache.DeletedFinalStateUnknown{Obj: member}) }, "get podgroups group", "group",
+		},
+		"a pod that is replaced": {
+			user, inUse("pod"), formerUser, func(h handlers) { h.pods.OnUpdate(user, formerUser) }, askingPod, "pod",
+		},
+		"a PodGroup that is replaced": {
+			member, controllertest.All(inUse(), reservedForGroup), formerGroup,
+			func(h handlers) { h.groups.OnUpdate(member, formerGroup) }, "get podgroups group", "group",
 		},
 	} {
 		begin := func(t *testing.T) *subject {
@@ -129,7 +139,10 @@ func TestAConsumerThatAListLacksIsReadLive(t *testing.T) {
 			s := begin(t, gated, claimKey, tc.consumer, claim(tc.claim))
 			s.c.memory.doubt(tc.uid)
 			s.Uncache(t, tc.consumer)
-			tc.lack(handlersOf(s), cache.DeletedFinalStateUnknown{Obj: tc.consumer})
+			if tc.former != nil {
+				s.Cache(t, tc.former)
+			}
+			tc.lack(handlersOf(s))
 			s.Queued.Want(t, "claim:ns/claim")
 			return s
 		}

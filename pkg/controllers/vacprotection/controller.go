@@ -63,6 +63,7 @@ type protectionController struct {
 	classes storagelisters.VolumeAttributesClassLister
 	volumes cache.Indexer
 	claims  cache.Indexer
+	queue   reconcile.Queue[string] // the loop, except in tests
 	loop    *reconcile.Loop[string]
 }
 
@@ -78,6 +79,7 @@ func newController(env controller.Env, _ config) (*protectionController, error) 
 		claims:  claims.GetIndexer(),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "vacprotection", Workers: 1}, c.reconcile)
+	c.queue = c.loop
 	c.watch(classes.Informer(), volumes, claims)
 	return c, nil
 }

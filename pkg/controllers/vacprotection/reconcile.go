@@ -62,7 +62,7 @@ func (c *protectionController) change(ctx context.Context, class *storagev1.Volu
 		err = apply(ctx, finalizer, live, classes.Update)
 	}
 	if apierrors.IsNotFound(err) {
-		c.loop.AddAfter(class.Name, reconcile.RecheckAfter)
+		c.queue.AddAfter(class.Name, reconcile.RecheckAfter)
 		return nil
 	}
 	return err

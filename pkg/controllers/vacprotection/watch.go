@@ -34,7 +34,7 @@ func (c *protectionController) watch(classes, volumes, claims cache.SharedIndexI
 
 func (c *protectionController) classSeen(lane reconcile.Lane, class *storagev1.VolumeAttributesClass) {
 	if finalizer.Concerns(class) {
-		c.loop.Enqueue(lane, class.Name)
+		c.queue.Enqueue(lane, class.Name)
 	}
 }
 
@@ -43,7 +43,7 @@ func (c *protectionController) classSeen(lane reconcile.Lane, class *storagev1.V
 func (c *protectionController) referencesChanged(lane reconcile.Lane, old, now references) {
 	for _, name := range old.without(now) {
 		if class, err := c.classes.Get(name); err == nil && finalizer.Blocks(class) {
-			c.loop.Enqueue(lane, name)
+			c.queue.Enqueue(lane, name)
 		}
 	}
 }
