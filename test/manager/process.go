@@ -101,28 +101,12 @@ func BeginProcess(ctx context.Context, cp *controlplane.ControlPlane, edit func(
 // Build compiles the manager into dir, unless it is there already, and returns the
 // path of the binary.
 func Build(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, program.Name)
-	if _, err := os.Stat(binary); err == nil {
-		return binary, nil
-	}
-	// Tests in parallel may build at the same time: each its own, the last one stays.
-	temporary, err := os.MkdirTemp(dir, "build-")
-	if err != nil {
-		return "", fmt.Errorf("building the manager: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(temporary) }()
 	root, err := binaries.Root()
 	if err != nil {
 		return "", err
 	}
-	output := filepath.Join(temporary, program.Name)
-	if err := program.Build(ctx, root, output); err != nil {
-		return "", err
-	}
-	if err := os.Rename(output, binary); err != nil {
-		return "", fmt.Errorf("building the manager: %w", err)
-	}
-	return binary, nil
+	binary := filepath.Join(dir, program.Name)
+	return binary, program.Provide(ctx, root, binary)
 }
 
 // PID returns the process id.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -86,6 +87,14 @@ func requiredVersion(gomod, module string) (string, error) {
 		return "", fmt.Errorf("go.mod does not require %s", module)
 	}
 	return found[1], nil
+}
+
+// Lock creates a folder if it is missing, and waits until nobody else, in this process or in another, has locked it.
+func Lock(ctx context.Context, folder string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the folder for binaries: %w", err)
+	}
+	return builder{folder: folder, log: io.Discard}.lock(ctx)
 }
 
 // lock waits for the exclusive right to write to the folder. The kernel gives

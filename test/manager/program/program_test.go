@@ -3,10 +3,12 @@ package program
 import (
 	"debug/elf"
 	"debug/gosym"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"kcmd.dev/test/controlplane/binaries"
+	"kcmd.dev/test/must"
 )
 
 // TestLinkerDropsWhatNothingCalls: a program that calls a method by a name it computes, as
@@ -19,7 +21,7 @@ func TestLinkerDropsWhatNothingCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := filepath.Join(t.TempDir(), Name)
-	if err := Build(t.Context(), root, to); err != nil {
+	if err := Provide(t.Context(), root, to); err != nil {
 		t.Fatal(err)
 	}
 	file, err := elf.Open(to)
@@ -34,6 +36,21 @@ func TestLinkerDropsWhatNothingCalls(t *testing.T) {
 	}
 	if has("text/template.(*state).evalField") {
 		t.Error("the program executes templates, so that the linker keeps every method of every type")
+	}
+}
+
+// TestWhatIsCurrentIsNotLinkedAgain: linking takes seconds, and most packages of tests start the program.
+func TestWhatIsCurrentIsNotLinkedAgain(t *testing.T) {
+	root := must.Get(binaries.Root())(t)
+	provide := func() os.FileInfo {
+		t.Helper()
+		to := filepath.Join(t.TempDir(), Name)
+		must.Succeed(t, Provide(t.Context(), root, to))
+		must.Succeed(t, Provide(t.Context(), root, to)) // it exists
+		return must.Get(os.Stat(to))(t)
+	}
+	if !os.SameFile(provide(), provide()) {
+		t.Error("the program was linked twice")
 	}
 }
 
