@@ -28,8 +28,8 @@ type event struct {
 
 // run runs a test, with an overlay unless that is empty.
 func (t Test) run(ctx context.Context, root, overlay string) (outcome, error) {
-	// Vet could report the edit, and would be taken for a failure.
-	args := []string{"test", "-json", "-vet=off", "-run", t.Pattern()}
+	// Vet could report the edit, and would be taken for a failure. Nobody needs the symbols of the program.
+	args := []string{"test", "-json", "-vet=off", "-ldflags=-s -w", "-run", t.Pattern()}
 	if overlay != "" {
 		args = append(args, "-count=1", "-overlay", overlay)
 	}
