@@ -165,6 +165,7 @@ func (m *model) run() {
 	}
 	isSet := m.OneIn(2) // the clock
 	m.editInfo()
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.MayBeLossy(2)

@@ -69,6 +69,7 @@ func (m *model) run() {
 	m.Deleted, m.cloud.Refuses = m.deleted, m.refuses
 	m.machines()
 	// Addresses are compared every five minutes, and initializations repeated after 17 minutes.
+	m.MayComeLate = simulation.AnyWrite
 	m.cloud.Live(m.others, m.machines, 5, 5*time.Minute)
 	m.check()
 	m.cloud.Stop()

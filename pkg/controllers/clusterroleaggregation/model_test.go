@@ -86,7 +86,7 @@ func (m *model) validate(old, new runtime.Object) error {
 		m.t.Errorf("%s is written, which aggregates nothing", is.Name)
 		return nil
 	}
-	if m.meddled || !equality.Semantic.DeepEqual(m.of, was.AggregationRule) {
+	if m.meddled || m.IsLateWrite() || !equality.Semantic.DeepEqual(m.of, was.AggregationRule) {
 		return nil
 	}
 	lost := resourcesOf(was).Difference(resourcesOf(is))
@@ -175,6 +175,7 @@ func TestWhateverHappensNoRoleLosesWhatItsSourcesHave(t *testing.T) {
 		for range 7 {
 			m.user()
 		}
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.MayBeLossy(3)

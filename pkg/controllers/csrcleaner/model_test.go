@@ -115,6 +115,7 @@ func (m *model) run() {
 		return simulation.Instance{Runners: []simulation.Runner{passes}}
 	}
 	m.pace = []int{1, 12}[m.Rand.IntN(2)]
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
 	m.MayBeLossy(2)

@@ -198,6 +198,7 @@ func (m *model) run(t *testing.T) {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
 	m.Create(m.randomSet())
+	m.MayComeLate = simulation.AnyWrite
 	kubelet.Live(m.others, m.user)
 	if set, ok := m.set(); ok && lossy { // nothing has it reconciled when the cache finds revisions again
 		simulation.Change(m.World, set, func(s *appsv1.DaemonSet) { s.Annotations = map[string]string{"seen": "yes"} })

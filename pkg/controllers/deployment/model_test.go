@@ -180,6 +180,7 @@ func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
 			m.Lossy = func(runtime.Object) bool { return m.OneIn(3) }
 		}
 		m.Hasty = []int{0, 10}[m.Rand.IntN(2)]
+		m.MayComeLate = simulation.AnyWrite
 		m.play(t, m.randomDeployment, m.user)
 		m.check(t)
 	})

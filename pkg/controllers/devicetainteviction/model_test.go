@@ -230,6 +230,7 @@ func (m *model) run() {
 	}
 	m.MayBeLossy(2)
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() { _ = m.OneIn(3) && m.others() || kubelet.Act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {

@@ -356,6 +356,7 @@ func (m *model) run() {
 	m.own()
 	m.MayBeLossy(2)
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(m.others, m.user)
 	if _, ok := m.budget(); !ok {

@@ -62,6 +62,7 @@ func (m *model) run() {
 	if !m.steady {
 		m.MayBeLossy(2)
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]
 	m.Play(func() { m.others(false) }, m.users)

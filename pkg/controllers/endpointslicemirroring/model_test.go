@@ -51,6 +51,7 @@ func (m *model) run() {
 	if !m.calm {
 		m.MayBeLossy(2)
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Faulty = m.Faulty && !m.calm
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]

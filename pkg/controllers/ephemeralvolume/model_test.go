@@ -128,6 +128,7 @@ func (m *model) run() {
 	for range 3 {
 		m.user()
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(2) {

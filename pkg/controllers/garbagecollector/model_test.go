@@ -146,6 +146,9 @@ func (m *model) checkRequest(action clienttesting.Action, was, is metav1.Object)
 			}
 		}
 	}
+	if m.IsLateWrite() {
+		return // a dependent may have come since
+	}
 	for _, finalizer := range []string{foreground, orphan} {
 		if hasFinalizer(was, finalizer) && !hasFinalizer(is, finalizer) {
 			m.checkReleased(was, finalizer)
@@ -199,6 +202,7 @@ func (m *model) run() {
 	}
 	m.Start = m.start
 	m.MayBeLossy(3)
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(2) {

@@ -245,6 +245,7 @@ func (m *loaded) run() {
 	m.createAutoscaler()
 	m.MayBeLossy(2)
 	m.isLost = m.Lossy != nil // what is remembered of an autoscaler goes with it
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(m.others, m.user)

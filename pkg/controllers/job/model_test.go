@@ -311,6 +311,7 @@ func (w *jobWorld) run(t *testing.T) {
 		onlyPods := w.OneIn(2)
 		w.Lossy = func(o runtime.Object) bool { _, ok := o.(*corev1.Pod); return ok || !onlyPods }
 	}
+	w.MayComeLate = simulation.AnyWrite
 	w.Begin()
 	w.Play(func() {
 		if w.OneIn(3) {

@@ -231,6 +231,7 @@ func (m *model) run() {
 	m.kubelets()
 	m.kubelets()
 	m.MayBeLossy(2)
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		if m.kubelets(); m.OneIn(3) {

@@ -44,6 +44,7 @@ func TestWhateverHappensEachNodeHasItsRouteInTheEnd(t *testing.T) {
 
 func (m *model) run() {
 	m.nodes()
+	m.MayComeLate = simulation.AnyWrite
 	m.cloud.Live(m.others, m.nodes, 6, 10*time.Second)
 	m.check()
 	m.cloud.Stop()

@@ -69,6 +69,7 @@ func (m *model) run() {
 		passes := simulation.NewPasses(m.World, 0, passPeriod, func(ctx context.Context) { c.pass(ctx, ctx) })
 		return simulation.Instance{Runners: []simulation.Runner{passes}}
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
 	m.MayBeLossy(2)

@@ -148,6 +148,7 @@ func (m *model) run() {
 		m.Create(m.node(fmt.Sprint("n", i)))
 	}
 	m.MayBeLossy(2)
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		m.bind()

@@ -200,6 +200,7 @@ func (m *model) run() {
 		m.newClaim(fmt.Sprint("c", i))
 	}
 	m.MayBeLossy(2)
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() { m.others(false) }, m.users)
 	m.Settle(10*time.Minute, func() bool { return m.others(true) })

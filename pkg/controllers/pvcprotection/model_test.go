@@ -206,6 +206,7 @@ func (m *model) run() {
 	for range 4 {
 		m.user()
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(2) {

@@ -235,6 +235,7 @@ func (m *model) run() {
 	for i := range 3 {
 		m.newClaim(fmt.Sprint("c", i))
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() {
 		if m.OneIn(4) {

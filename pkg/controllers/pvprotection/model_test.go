@@ -43,6 +43,7 @@ func TestWhateverHappensNoBoundVolumeGoes(t *testing.T) {
 		if w.OneIn(2) {
 			w.Lossy = func(runtime.Object) bool { return w.OneIn(3) }
 		}
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Play(func() { actOnVolume(w) }, func() { actOnVolume(w) })
 		w.Settle(10*time.Minute, nil)

@@ -237,6 +237,7 @@ func (m *model) run() {
 	m.MayBeLossy(2)
 	m.lossy = m.Lossy != nil
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	act := func(all bool) bool {
 		if all || !m.OneIn(3) {

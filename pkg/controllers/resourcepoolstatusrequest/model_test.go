@@ -90,7 +90,7 @@ func (m *model) validate(old, new runtime.Object) error {
 	if int(*is.Status.PoolCount) < len(returned) || len(returned) > limitOf(is) {
 		m.t.Errorf("%d of %d pools are returned, and wanted are %d", len(returned), *is.Status.PoolCount, limitOf(is))
 	}
-	if *is.Status.PoolCount == 0 && (m.listed == nil || len(poolsFor(is, m.listed)) > 0) {
+	if *is.Status.PoolCount == 0 && !m.IsLateWrite() && (m.listed == nil || len(poolsFor(is, m.listed)) > 0) {
 		m.t.Errorf("%s is answered without a pool, and listed are %+v", is.Name, m.listed)
 	}
 	for i := range returned {
@@ -255,6 +255,7 @@ func (m *model) run() {
 		return simulation.Instance{Runners: []simulation.Runner{queue, passes}}
 	}
 	m.remember()
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
 	if m.OneIn(3) {

@@ -164,6 +164,7 @@ func (m *model) run() {
 	if m.Lossy != nil {
 		m.Lossy = func(o runtime.Object) bool { return !isKept(o.(metav1.Object)) }
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.Play(func() { m.others(false) }, m.user)

@@ -47,6 +47,9 @@ func (m *model) accountOf(secret *corev1.Secret) (*corev1.ServiceAccount, bool) 
 	return account, ok && (uid == "" || account.UID == uid)
 }
 
+// hasMeddled reports whether users may have acted since the controller decided on a request.
+func (m *model) hasMeddled() bool { return m.meddled || m.IsLateWrite() }
+
 // observe sees the requests of the controller.
 func (m *model) observe(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.Matches("get", "serviceaccounts") {
@@ -59,7 +62,7 @@ func (m *model) observe(action clienttesting.Action) (bool, runtime.Object, erro
 func (m *model) deleted(object runtime.Object) {
 	secret := object.(*corev1.Secret)
 	isBound := secret.Annotations[corev1.ServiceAccountUIDKey] != ""
-	if account, lives := m.accountOf(secret); lives && (isBound || !m.meddled) {
+	if account, lives := m.accountOf(secret); lives && (isBound || !m.hasMeddled()) {
 		m.t.Errorf("%s of the account %s is deleted", secret.Name, account.UID)
 	}
 }
@@ -72,7 +75,7 @@ func (m *model) validate(old, new runtime.Object) error {
 	case *corev1.ServiceAccount:
 		for _, ref := range old.(*corev1.ServiceAccount).Secrets {
 			_, exists := simulation.Get[*corev1.Secret](m.World, "ns", ref.Name)
-			if !slices.Contains(next.Secrets, ref) && exists && !m.meddled {
+			if !slices.Contains(next.Secrets, ref) && exists && !m.hasMeddled() {
 				m.t.Errorf("the reference to %s is removed", ref.Name)
 			}
 		}
@@ -85,7 +88,7 @@ func (m *model) checkSecret(was, is *corev1.Secret) {
 	if of.accountName != to.accountName || of.accountUID != "" && of.accountUID != to.accountUID || to.accountUID == "" {
 		m.t.Errorf("%+v becomes %+v", of, to)
 	}
-	if _, lives := m.accountOf(is); !lives && of.accountUID == "" && !m.meddled {
+	if _, lives := m.accountOf(is); !lives && of.accountUID == "" && !m.hasMeddled() {
 		m.t.Errorf("%s is bound to %s, which is gone", is.Name, to.accountUID)
 	}
 	before, token := string(was.Data[corev1.ServiceAccountTokenKey]), string(is.Data[corev1.ServiceAccountTokenKey])
@@ -188,6 +191,7 @@ func TestWhateverHappensEachSecretBelongsToItsAccount(t *testing.T) {
 			c.takeOver()
 			return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.HandOver() }}
 		}
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.MayBeLossy(3)

@@ -26,6 +26,7 @@ func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 		}
 		w.MayBeLossy(2)
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Play(func() { namespaces.Act(false) }, func() {
 			if w.OneIn(2) {

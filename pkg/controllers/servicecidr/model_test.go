@@ -115,6 +115,7 @@ func TestWhateverHappensNoAddressLosesItsRange(t *testing.T) {
 		for range 3 {
 			m.user()
 		}
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.MayBeLossy(3)

@@ -69,6 +69,7 @@ func (m *model) run() {
 	m.Lossy = func(o runtime.Object) bool { return m.OneIn(2) }
 	m.nodes()
 	m.users()
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(m.others, m.users)
 	m.Faulty = false

@@ -175,6 +175,7 @@ func (m *model) run(t *testing.T) {
 	m.MayBeLossy(2)
 	lossy := m.Lossy != nil
 	m.Create(m.randomSet())
+	m.MayComeLate = simulation.AnyWrite
 	kubelet.Live(m.others, m.user)
 	if set, ok := m.set(); ok && lossy { // nothing has it reconciled when the cache finds revisions again
 		simulation.Change(m.World, set, func(s *appsv1.StatefulSet) { s.Annotations = map[string]string{"seen": "yes"} })

@@ -206,6 +206,7 @@ func (m *model) run() {
 	for range 12 {
 		m.live()
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
 	if m.OneIn(3) {

@@ -266,6 +266,7 @@ func TestWhateverHappensNoVersionIsForgottenInWhichObjectsAreStored(t *testing.T
 		}
 		w.Answered = m.answered
 		w.Start = m.start
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		if w.OneIn(2) {

@@ -238,6 +238,7 @@ func (m *model) run() {
 	}
 	m.MayBeLossy(2)
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Play(func() { act(false) }, func() {
 		for range 1 + m.Rand.IntN(3) {
@@ -245,6 +246,7 @@ func (m *model) run() {
 		}
 	})
 	m.Faulty = false
+	m.AwaitLate() // what was decided long ago may be wrong by now
 	m.Drain()
 	stay := m.pods(false)
 	m.Settle(20*time.Minute, func() bool { return act(true) })

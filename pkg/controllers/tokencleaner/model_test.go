@@ -107,6 +107,7 @@ func (m *model) run() {
 		c.queue = queue
 		return simulation.Instance{Runners: []simulation.Runner{queue}}
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 3}[m.Rand.IntN(2)]
 	m.MayBeLossy(2)

@@ -149,6 +149,7 @@ func (m *model) run() {
 	for range m.Rand.IntN(12) {
 		m.come(fmt.Sprint("node", m.Rand.IntN(14)))
 	}
+	m.MayComeLate = simulation.AnyWrite
 	m.Begin()
 	m.Hasty = []int{0, 2}[m.Rand.IntN(2)]
 	if m.OneIn(3) {

@@ -96,6 +96,7 @@ func TestWhateverHappensAJobLivesForItsTime(t *testing.T) {
 			c.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}
 		}
+		w.MayComeLate = simulation.AnyWrite
 		w.Begin()
 		w.Hasty = []int{0, 3}[w.Rand.IntN(2)]
 		w.MayBeLossy(3)

@@ -114,6 +114,7 @@ func (m *model) run(t *testing.T) {
 		}
 	}
 	m.create()
+	m.MayComeLate = simulation.AnyWrite
 	kubelet.Live(m.CollectGarbage, m.users)
 	rs, ok := m.owner()
 	if !ok {
