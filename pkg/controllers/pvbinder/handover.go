@@ -23,7 +23,9 @@ type handover struct {
 // recyclerPod is the pod that empties a volume.
 type recyclerPod struct {
 	volume, namespace, name string
-	uid                     types.UID
+	// uid is empty if the create had no answer, which may be executed until the time late.
+	uid  types.UID
+	late time.Time
 	// claim is the UID of the claim that left the data.
 	claim types.UID
 }

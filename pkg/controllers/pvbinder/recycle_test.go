@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // toRecycle is a volume to be emptied whose claim is gone.
@@ -239,4 +241,54 @@ func TestTheDeletionOfARecyclerPodHasPreconditions(t *testing.T) {
 	})
 	setPod(t, f, corev1.PodSucceeded, "")
 	f.c.operations.await()
+}
+
+// While a create that had no answer may be executed, no other pod is created, and one that comes is deleted: once the
+// volume is free, it would delete what the next claim stores. Pins PVB-136.
+func TestAVolumeIsNotEmptiedWhileARecyclerPodMayComeLate(t *testing.T) {
+	f := begin(t, toRecycle())
+	allow := f.Refuse(createPod, apierrors.NewTimeoutError("late", 0))
+	f.mustSync(t, f.syncVolume)
+	allow()
+	f.WantRequests(t, append(asked, createPod, putVolumeStatus)...)
+	f.catchUp(t)
+	f.mustSync(t, f.syncVolume)
+	f.WantRequests(t, append(asked, getPod)...)
+	f.Store(t, oldPod("late"))
+	f.catchUp(t)
+	f.mustSync(t, f.syncVolume)
+	f.WantRequests(t, append(asked, getPod, deletePod)...)
+	f.Clock.Step(requests.LateWithin)
+	must.Succeed(t, f.c.reconcileVolume(f.Context(), "volume"))
+	controllertest.Eventually(t, "there is a pod", func() bool {
+		_, ok := controllertest.Stored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName)
+		return ok
+	})
+	setPod(t, f, corev1.PodSucceeded, "")
+	f.c.operations.await()
+	f.WantRequests(t, append(asked, getPod, createPod, deletePod, putVolume, putVolumeStatus)...)
+}
+
+// The volume may be free before a pod comes whose create had no answer. Pins PVB-136.
+func TestARecyclerPodThatComesLateIsDeleted(t *testing.T) {
+	f := begin(t, toRecycle())
+	f.Refuse(createPod, apierrors.NewTimeoutError("late", 0))
+	f.mustSync(t, f.syncVolume)
+	f.Store(t, toRecycle(inPhase(corev1.VolumeAvailable), func(v *pv) { v.Spec.ClaimRef = nil }))
+	f.catchUp(t)
+	f.mustSync(t, f.syncVolume)
+	f.Succeed(f.c.HandOver())
+	next := wired(t, f.Env, must.Get(newController(f.Env.Env, defaults()))(t))
+	next.c.takeOver()
+	f.Store(t, oldPod("late"))
+	f.mustSync(t, next.syncVolume)
+	if _, ok := controllertest.Stored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName); ok {
+		t.Error("the pod is still there")
+	}
+	wantRemembered(t, next)
+	f.Clock.Step(requests.LateWithin)
+	f.mustSync(t, next.syncVolume)
+	if _, ok := next.c.recycles.podOf("volume-uid"); ok {
+		t.Error("the create is remembered for ever")
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // errHandedOver ends the wait for a pod because the instance is to stop, or may no longer write. The pod
@@ -100,35 +101,34 @@ func (c *binderController) beginRecycle(
 		}
 		c.recycles.remove(v.UID)
 	}
+	started := recyclerPod{volume: v.Name, namespace: pod.Namespace, name: pod.Name, claim: v.Spec.ClaimRef.UID}
 	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if err := c.deleteOldPod(ctx, pod); err != nil {
+		if err := c.deleteOldPod(ctx, pod.Namespace, pod.Name); err != nil {
 			return recyclerPod{}, fmt.Errorf("failed to delete old recycler pod %s: %w", keyOf(pod), err)
 		}
 		return recyclerPod{}, errors.New("old recycler pod found, will retry later")
 	case err != nil:
+		if requests.MayHaveCreated(err) {
+			started.late = c.Clock.Now().Add(requests.LateWithin)
+			c.recycles.add(v.UID, started)
+		}
 		return recyclerPod{}, fmt.Errorf("unexpected error creating recycler pod:  %w", err)
 	}
-	started := recyclerPod{
-		volume:    v.Name,
-		namespace: created.Namespace,
-		name:      created.Name,
-		uid:       created.UID,
-		claim:     v.Spec.ClaimRef.UID,
-	}
+	started.uid = created.UID
 	c.recycles.add(v.UID, started)
 	return started, nil
 }
 
 // goesOn reports whether the pod that a predecessor has left exists, and was started after the last claim of the volume.
 // If pods are made in another namespace by now, it is deleted: nobody would know of it any more, and it could delete
-// what a later claim stores.
+// what a later claim stores. So is one whose create had no answer.
 func (c *binderController) goesOn(
 	ctx context.Context, v *corev1.PersistentVolume, left recyclerPod, pod *corev1.Pod,
 ) (bool, error) {
-	if left.namespace != pod.Namespace {
-		if err := c.deletePod(ctx, left); err != nil {
+	if left.uid == "" || left.namespace != pod.Namespace {
+		if err := c.endPod(ctx, left); err != nil {
 			return false, fmt.Errorf("failed to delete old recycler pod %s/%s: %w", left.namespace, left.name, err)
 		}
 		return false, nil
@@ -202,8 +202,8 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 
 // deleteOldPod deletes the pod that has the name of a recycler pod, but not one that has replaced it meanwhile:
 // by then, another instance may have the lease, and wait for its own pod.
-func (c *binderController) deleteOldPod(ctx context.Context, pod *corev1.Pod) error {
-	live, err := c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+func (c *binderController) deleteOldPod(ctx context.Context, namespace, name string) error {
+	live, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case reconcile.Absent(err):
 		return nil
@@ -211,6 +211,21 @@ func (c *binderController) deleteOldPod(ctx context.Context, pod *corev1.Pod) er
 		return err
 	}
 	return c.deletePod(ctx, recyclerPod{namespace: live.Namespace, name: live.Name, uid: live.UID})
+}
+
+// endPod deletes a recycler pod. If its create had no answer, it returns an error until that cannot be executed any
+// more: a pod that comes after its volume has been emptied would delete what the next claim stores.
+func (c *binderController) endPod(ctx context.Context, pod recyclerPod) error {
+	if pod.uid != "" {
+		return c.deletePod(ctx, pod)
+	}
+	if err := c.deleteOldPod(ctx, pod.namespace, pod.name); err != nil {
+		return err
+	}
+	if c.Clock.Now().Before(pod.late) {
+		return errors.New("it may still be created")
+	}
+	return nil
 }
 
 // deletePod deletes a recycler pod, and no other of its name.
@@ -252,7 +267,7 @@ func (c *binderController) abandonRecycle(ctx context.Context, volume types.UID)
 	if !ok {
 		return
 	}
-	if err := c.deletePod(ctx, pod); err != nil {
+	if err := c.endPod(ctx, pod); err != nil {
 		klog.FromContext(ctx).V(3).Info("Deleting a recycler pod failed", "pod", pod.name, "err", err)
 		return
 	}
