@@ -33,7 +33,7 @@ func TestNothingIsLeftOfAnInstance(t *testing.T) {
 		"WL-92: job-controller":                      2,
 		"WL-92: replicaset-controller":               2,
 		"WL-92: replicationcontroller-controller":    2,
-		"WL-92: statefulset-controller":              3,
+		"WL-92: statefulset-controller":              4,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, of, _ := strings.Cut(name, ": ")

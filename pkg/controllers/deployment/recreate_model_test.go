@@ -17,7 +17,7 @@ import (
 // TestARecreationNeverRunsTwoVersions has caches of a Deployment with the strategy Recreate lack pods and ReplicaSets
 // that exist, while its template and its replicas are edited. No ReplicaSet is given its first pods while one of
 // another ReplicaSet of the Deployment may be running. A pause and a rollback by annotation, which do not wait for old
-// pods, are left out. Pins DEP-72.
+// pods, are left out, and so are late writes: nothing can stop a late create. Pins DEP-72.
 func TestARecreationNeverRunsTwoVersions(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		m := &model{World: w}
