@@ -54,7 +54,7 @@ func (c *cronJobController) awaitNext(cj *batchv1.CronJob, now time.Time) {
 		return
 	}
 	if delay := untilNext(cj, schedule, now); delay > 0 {
-		c.owners.EnqueueAfter(cj, delay)
+		c.owners.EnqueueAfter(cj, max(delay-c.Clock.Since(now), time.Millisecond)) // what failed may have taken long
 	}
 }
 

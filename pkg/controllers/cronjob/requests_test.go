@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -142,9 +143,17 @@ func TestWhenACronJobIsReconciledAgain(t *testing.T) {
 	}
 }
 
+// withoutTimers is a loop that does not wait for the next scheduled time, so that only retries have timers.
+type withoutTimers struct {
+	*reconcile.Loop[types.NamespacedName]
+}
+
+func (withoutTimers) AddAfter(types.NamespacedName, time.Duration) {}
+
 // A failure is retried with backoff; the wait for the next time starts the count of failures over. Pins CRON-10.
 func TestAFailureIsRetriedWithBackoff(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *"))
+	c.owners.Queue = withoutTimers{c.owners.Loop}
 	env.RefuseIf("create jobs", errors.New("down"), func(n int) bool { return n <= 3 })
 	env.Run(t, c)
 	for failures, backoff := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
@@ -268,5 +277,23 @@ func TestACronJobThatFailsIsReconciledAtItsNextTime(t *testing.T) {
 				t.Errorf("it is reconciled in %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// What failed may have taken a minute of the wait. Pins CRON-69.
+func TestTheNextTimeOfACronJobDoesNotMoveWithTheFailure(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *"))
+	queue := &controllertest.Queue[types.NamespacedName]{Namespace: "ns"}
+	c.owners.Queue = queue
+	env.Intercept("create jobs", func(clienttesting.Action) error {
+		env.Clock.Step(time.Minute)
+		return errors.New("boom")
+	})
+	begun := env.Clock.Now()
+	if err := c.owners.Reconcile(env.Context(), key); err == nil {
+		t.Fatal("it succeeded")
+	}
+	if at := begun.Add(time.Minute + queue.TakeDelay(key)); at.Sub(at.Truncate(time.Hour)) > time.Second {
+		t.Errorf("it is reconciled at %v", at)
 	}
 }

@@ -125,6 +125,7 @@ func (r *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 	if err != nil {
 		return nil, fmt.Errorf("making the job of %s: %w", scheduled, err)
 	}
+	sent := r.Clock.Now()
 	// Name, UID and time of the Job are all that is read.
 	created, err := r.Client.BatchV1().Jobs(r.cj.Namespace).Create(controller.OnlyMetadata(ctx), job, metav1.CreateOptions{})
 	if err == nil || apierrors.IsAlreadyExists(err) {
@@ -141,7 +142,7 @@ func (r *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 	}
 	if requests.MayHaveCreated(err) {
-		r.owners.Writes.CreateUncertain(r.cj, job.Name)
+		r.owners.Writes.CreateUncertain(r.cj, job.Name, sent)
 	}
 	r.RecordFailure(ctx, failedCreate(r.cj, err))
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
@@ -167,6 +168,7 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 	}
 	job, err := r.createdEarlier(ctx, name)
 	switch {
+	case reconcile.Absent(err) && r.cj.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent:
 	case reconcile.Absent(err):
 		if err := r.owners.Writes.MayCreate(r.cj, next); err != nil {
 			return err // the request may still be under way

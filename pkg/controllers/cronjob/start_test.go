@@ -75,6 +75,9 @@ func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
 		"CRON-70: it may still be created, late": {
 			batchv1.ForbidConcurrent, nil, "*/4 * * * *", requests.LateWithin - 1, []string{look}, true, nil,
 		},
+		"CRON-70: it may still be created, beside another": {
+			batchv1.AllowConcurrent, nil, "*/4 * * * *", 0, slices.Concat([]string{look}, began), false, []string{due0304},
+		},
 		"it was not created": {
 			batchv1.ForbidConcurrent, nil, "*/4 * * * *", requests.LateWithin, slices.Concat([]string{look}, began), false, []string{due0304},
 		},
@@ -92,7 +95,7 @@ func TestTheJobOfAnAttemptWithoutAnswerIsLookedFor(t *testing.T) {
 			if tc.live != nil {
 				env.Uncache(t, tc.live)
 			}
-			c.owners.Writes.CreateUncertain(cj, due0300)
+			c.owners.Writes.CreateUncertain(cj, due0300, env.Clock.Now())
 			env.Clock.Step(tc.later)
 			if err := c.owners.Reconcile(env.Context(), key); errors.Is(err, writes.ErrUncertain) != tc.waits || err != nil && !tc.waits {
 				t.Fatalf("it failed: %v", err)

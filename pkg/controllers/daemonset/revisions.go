@@ -138,7 +138,7 @@ func (c *daemonSetController) snapshot(
 		return nil, getErr
 	}
 	if history.Holds(existing, payload) {
-		if !metav1.IsControlledBy(existing, ds) {
+		if ref := metav1.GetControllerOfNoCopy(existing); ref != nil && ref.UID != ds.UID {
 			c.owners.EnqueueAfter(ds, reconcile.RecheckAfter) // it goes with the set that it belongs to
 		}
 		return c.labelled(ctx, existing)

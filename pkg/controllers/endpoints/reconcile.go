@@ -14,11 +14,18 @@ import (
 )
 
 // reconcile brings the Endpoints of one Service to their desired state. It does so again once a write without an answer
-// cannot be executed any more: nobody watches what that would do.
+// cannot be executed any more: nobody watches what that would do. After a failure, the retry does.
 func (c *endpointsController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	if err := c.sync(ctx, key); err != nil {
+		return err
+	}
 	if rest := c.memory.lateRest(key, c.Clock.Now()); rest > 0 {
 		c.serviceQueue.AddAfter(key, rest)
 	}
+	return nil
+}
+
+func (c *endpointsController) sync(ctx context.Context, key types.NamespacedName) error {
 	service, found, err := reconcile.Found(c.services.Services(key.Namespace).Get(key.Name))
 	switch {
 	case err != nil:

@@ -258,6 +258,8 @@ func (c *endpointsController) update(
 	if err != nil {
 		if !requests.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
+		}
+		if requests.MayHaveCreated(err) { // which says the same of an update
 			c.memory.noteLate(key, c.Clock.Now())
 		}
 		if apierrors.IsConflict(err) && c.memory.doubtful(key, current.ResourceVersion) {

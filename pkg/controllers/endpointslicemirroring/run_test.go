@@ -218,11 +218,27 @@ func TestRunCleansUpWhatItFinds(t *testing.T) {
 
 // An admission webhook refuses a deletion as if there were nothing to delete. Pins EPM-65.
 func TestRunDeletesASliceAgainThatIsSaidToBeGone(t *testing.T) {
-	b := newBench(t, defaults, sliceOf("left", oneAddress()))
-	notFound := apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), "left")
-	b.RefuseIf("delete endpointslices left", notFound, func(n int) bool { return n == 1 })
-	b.run(t)
-	b.EventuallyAsTimePasses(t, "the slice is gone", time.Second, func() bool { return len(b.stored(t)) == 0 })
+	left := sliceOf("left", oneAddress(), func(s *discoveryv1.EndpointSlice) {
+		s.AddressType = discoveryv1.AddressTypeIPv6
+		s.Endpoints[0].Addresses = []string{"2001:db8::1"}
+	})
+	for name, others := range map[string][]runtime.Object{
+		"there are no Endpoints": nil, "there are, without such an address": {testService(nil), oneAddress()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, append(others, left)...)
+			notFound := apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), "left")
+			b.RefuseIf("delete endpointslices left", notFound, func(n int) bool { return n == 1 })
+			b.run(t)
+			begun := b.Clock.Now()
+			b.EventuallyAsTimePasses(t, "the slice is gone", time.Second, func() bool {
+				return !slices.ContainsFunc(b.stored(t), func(s *discoveryv1.EndpointSlice) bool { return s.Name == "left" })
+			})
+			if took := b.Clock.Since(begun); took > time.Minute {
+				t.Errorf("it was deleted after %v", took)
+			}
+		})
+	}
 }
 
 // Pins EPM-14.

@@ -51,28 +51,34 @@ func (c *mirroringController) apply(
 		c.metrics.changes.WithLabelValues("update").Inc()
 	}
 	for _, slice := range p.remove {
-		if err := c.delete(ctx, reconcile.KeyOf(endpoints), slice); err != nil {
+		gone, err := c.delete(ctx, reconcile.KeyOf(endpoints), slice)
+		if err != nil {
 			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
-		c.written.Tracker.ExpectDeletion(slice)
+		if gone {
+			c.written.Doubt(slice) // it is read live next time, if the cache still shows it
+		} else {
+			c.written.Tracker.ExpectDeletion(slice)
+		}
 		c.metrics.changes.WithLabelValues("delete").Inc()
 	}
 	return nil
 }
 
-// delete deletes a slice of Endpoints as the cache shows it, unless the garbage collector was faster. If an admission
-// webhook only says so, no event follows, so the Endpoints are reconciled again.
+// delete deletes a slice of Endpoints as the cache shows it. It reports whether that is said to be gone already: either
+// the garbage collector was faster, or an admission webhook only says so. Then no event follows, so the Endpoints are
+// reconciled again.
 func (c *mirroringController) delete(
 	ctx context.Context, id types.NamespacedName, slice *discoveryv1.EndpointSlice,
-) error {
-	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
+) (gone bool, err error) {
+	err = c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion},
 	})
 	if reconcile.Absent(err) {
 		c.queue.AddAfter(id, reconcile.RecheckAfter)
-		return nil
+		return true, nil
 	}
-	return awaitChange(err)
+	return false, awaitChange(err)
 }
 
 // awaitChange makes a conflict a reason to wait for the cache: somebody else has changed the slice, or taken it over.
@@ -111,7 +117,7 @@ func (c *mirroringController) cleanUp(
 	var failed int
 	var first error
 	for _, slice := range slices {
-		err := c.delete(ctx, id, slice)
+		_, err := c.delete(ctx, id, slice)
 		if err == nil {
 			continue
 		}

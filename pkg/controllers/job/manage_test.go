@@ -220,7 +220,7 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 	}
 
 	f.Clock.Step(2 * time.Hour)
-	f.c.owners.Writes.CreateUncertain(f.stored(t), "") // of another attempt, just before the deadline
+	f.c.owners.Writes.CreateUncertain(f.stored(t), "", time.Time{}) // of another attempt, just before the deadline
 	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
 		t.Errorf("got %v", err)
 	}
@@ -239,7 +239,7 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 // WL-115.
 func TestAJobIsNotCompleteWhileAPodMayExist(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(-1, 2), started), newPod("a", succeeded))
-	f.c.owners.Writes.CreateUncertain(newJob(), "")
+	f.c.owners.Writes.CreateUncertain(newJob(), "", time.Time{})
 	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
 		t.Errorf("got %v", err)
 	}

@@ -23,7 +23,8 @@ func (c *jobController) reconcile(ctx context.Context, job *batchv1.Job) error {
 	case c.managedElsewhere(job):
 		return nil // the key may have been queued for an earlier Job of that name
 	case isFinished(job):
-		c.sweep(job) // a pod of which the Job did not know may have shown up
+		c.sweep(job)                   // a pod of which the Job did not know may have shown up
+		c.owners.Selectors.Forget(key) // of many finished Jobs, none is needed again
 		c.memory.forget(key)
 		c.owners.Writes.Forget(job)
 		return nil

@@ -23,7 +23,7 @@
 //     the others only once these are: finalization always follows a live list of every type in
 //     the same reconcile.
 //  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
-//     seen five seconds before it began. None of this state is needed after a restart.
+//     seen five seconds before it began. None of this state is needed after a restart but that of rule 9.
 //  9. The namespace is read again before content of a type is deleted: another client may
 //     finalize it during a sweep and create it again. Single items are deleted by UID. After the
 //     deletion of a collection that had no answer, the namespace is not finalized before that
@@ -80,6 +80,7 @@ type namespaceController struct {
 	catalogue  *catalogue
 	podsFirst  bool
 	memory     *memory
+	late       *lateDeletions
 	backoff    *backoff
 	// typesAtOnce is the number of types of one namespace swept concurrently.
 	typesAtOnce int
@@ -101,6 +102,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		catalogue:  newCatalogue(env.Discovery, env.Clock),
 		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
+		late:       newLateDeletions(),
 		backoff:    newBackoff(),
 
 		typesAtOnce: typesAtOnce,
@@ -115,4 +117,16 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 }
 
 // Run implements controller.Controller.
-func (c *namespaceController) Run(ctx context.Context) error { return c.loop.Run(ctx) }
+func (c *namespaceController) Run(ctx context.Context) error {
+	return reconcile.Run(ctx, c.Env, c.begin, c.loop.Run)
+}
+
+func (c *namespaceController) begin(context.Context) error {
+	if left, ok := controller.TakeOver(c.Env, c); ok {
+		c.late = left
+	}
+	return nil
+}
+
+// HandOver implements controller.HandsOver.
+func (c *namespaceController) HandOver() *lateDeletions { return c.late }

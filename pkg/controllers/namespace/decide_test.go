@@ -375,14 +375,14 @@ func TestMemory(t *testing.T) {
 	if _, ok := m.recall(ns); ok {
 		t.Error("recalls what was not observed")
 	}
-	m.note(ns, sweep{{resource: widgets}}, epoch)
+	m.note(ns, sweep{{resource: widgets}})
 	if _, ok := m.recall(ns); ok {
 		t.Error("a note brings back what was forgotten")
 	}
 	m.observe(ns, epoch)
-	m.note(ns, sweep{{resource: widgets}, {resource: secrets}, {resource: deployments, remaining: 1}}, epoch)
+	m.note(ns, sweep{{resource: widgets}, {resource: secrets}, {resource: deployments, remaining: 1}})
 	first, _ := m.recall(ns)
-	m.note(ns, sweep{{resource: secrets, err: errors.New("boom")}}, epoch)
+	m.note(ns, sweep{{resource: secrets, err: errors.New("boom")}})
 	m.observe(ns, epoch.Add(time.Hour))
 	if got, ok := m.recall(ns); !ok || !got.seen.Equal(epoch) || !got.clean.Equal(sets.New(widgets)) {
 		t.Errorf("recall = %+v, %v", got, ok)

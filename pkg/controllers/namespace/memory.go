@@ -11,11 +11,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
-// memory caches state of namespaces that are being deleted. Apart from late, it only makes sweeps cheaper: without it,
-// everything is swept.
+// memory caches state of namespaces that are being deleted. It only makes sweeps cheaper:
+// without it, everything is swept.
 type memory struct {
 	mu         sync.Mutex
 	namespaces map[string]recollection
@@ -28,8 +27,6 @@ type recollection struct {
 	seen time.Time
 	// clean are the types that were clean when they were last swept.
 	clean sets.Set[schema.GroupVersionResource]
-	// late is until when the deletion of a collection that had no answer may be executed; zero if there is none.
-	late time.Time
 	// pods is how many pods the cache shows at least whose end is waited for; zero if none is.
 	pods int
 }
@@ -54,9 +51,9 @@ func (m *memory) recall(ns *corev1.Namespace) (recollection, bool) {
 	return known, ok && known.uid == ns.UID
 }
 
-// note records which types a sweep found or left clean, and whether it had no answer for one, if the namespace is still
-// known. Types that were not swept are unaffected.
-func (m *memory) note(ns *corev1.Namespace, swept sweep, now time.Time) {
+// note records which types a sweep found or left clean, if the namespace is still known. Types
+// that were not swept are unaffected.
+func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, ok := m.namespaces[ns.Name]
@@ -70,18 +67,9 @@ func (m *memory) note(ns *corev1.Namespace, swept sweep, now time.Time) {
 		} else {
 			clean.Delete(o.resource)
 		}
-		if o.unanswered {
-			known.late = now.Add(requests.LateWithin)
-		}
 	}
 	known.clean = clean
 	m.namespaces[ns.Name] = known
-}
-
-// lateRest returns for how long the deletion of a collection of a namespace may still be executed.
-func (m *memory) lateRest(ns *corev1.Namespace, now time.Time) time.Duration {
-	known, _ := m.recall(ns)
-	return min(known.late.Sub(now), requests.LateWithin) // a clock that was set back does not make it longer
 }
 
 // awaitPods remembers and returns how many pods a namespace waits for. shown counts those that the cache shows. None

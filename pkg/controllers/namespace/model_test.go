@@ -76,8 +76,10 @@ func (s served) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList,
 	return lists, &discovery.ErrGroupDiscoveryFailed{Groups: failed}
 }
 
-func (m *model) start(env controller.Env, _ any) simulation.Instance {
-	m.DropLate() // an instance does not know which deletions of collections the one before it has sent
+func (m *model) start(env controller.Env, left any) simulation.Instance {
+	if left == nil {
+		m.DropLate() // a process does not know which deletions of collections the one before it has sent
+	}
 	env.Discovery, env.Metadata = served{m: m}, &simulation.Contents{World: m.World, Refuses: m.refuses,
 		Kinds: map[schema.GroupVersionResource]schema.GroupVersionKind{
 			pods: corev1.SchemeGroupVersion.WithKind("Pod"), configMaps: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
@@ -87,7 +89,8 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	c.typesAtOnce = 1
 	queue := simulation.NewQueue(m.World, c.reconcile)
 	c.queue = queue
-	return simulation.Instance{Runners: []simulation.Runner{queue}}
+	must.Succeed(m.t, c.begin(m.Context()))
+	return simulation.Instance{Runners: []simulation.Runner{queue}, HandOver: func() any { return c.HandOver() }}
 }
 
 // refuses has types be down, or answer now and then that they do not support something.

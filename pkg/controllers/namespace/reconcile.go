@@ -42,7 +42,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 		c.repeat(ctx, name, estimate)
 		return nil
 	}
-	if rest := c.memory.lateRest(ns, c.Clock.Now()); rest > 0 {
+	if rest := c.late.rest(ns.UID, c.Clock.Now()); rest > 0 {
 		c.awaitLate(ctx, name, rest)
 		return nil
 	}

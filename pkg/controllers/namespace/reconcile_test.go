@@ -278,7 +278,8 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// The API server may execute a request that had no answer when the next namespace of that name has content. Pins NS-77.
+// The API server may execute a request that had no answer when the next namespace of that name has content, also if a
+// list lacks this one meanwhile. Pins NS-77.
 func TestANamespaceIsNotFinalizedWhileADeletionMayComeLate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer error
@@ -286,6 +287,7 @@ func TestANamespaceIsNotFinalizedWhileADeletionMayComeLate(t *testing.T) {
 	}{
 		"no answer": {apierrors.NewTimeoutError("late", 0), true},
 		"refused":   {apierrors.NewForbidden(widgets.GroupResource(), "", errors.New("no")), false},
+		"a webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods, widgets), terminating())
@@ -297,6 +299,11 @@ func TestANamespaceIsNotFinalizedWhileADeletionMayComeLate(t *testing.T) {
 				t.Fatal("reconcile hides the error")
 			}
 			f.store.clear(widgets)
+			f.namespaceFuncs().Delete(terminating())
+			f.memory.observe(terminating(), f.Clock.Now())
+			f.Env.Succession.Leave(f.HandOver())
+			f.late = newLateDeletions()
+			must.Succeed(t, f.begin(f.Context()))
 			f.Env.Clock.Step(requests.LateWithin - 1)
 			must.Succeed(t, f.reconcile(f.Context(), "ns"))
 			if delay := queue.TakeDelay("ns"); (len(*finalized) == 0) != tc.waits || (delay == 1) != tc.waits {

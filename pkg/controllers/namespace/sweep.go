@@ -31,7 +31,10 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 	}
 	found := c.catalogue.since(known.seen)
 	swept := c.sweep(ctx, ns, found.types, known.clean)
-	c.memory.note(ns, swept, c.Clock.Now())
+	c.memory.note(ns, swept)
+	if swept.mayBeLate() {
+		c.late.add(ns.UID, c.Clock.Now())
+	}
 	if swept.leavesPods() {
 		c.awaitPods(ns)
 	}
@@ -134,6 +137,11 @@ func (s sweep) allowsMore() bool {
 
 func (s sweep) leavesPods() bool {
 	return slices.ContainsFunc(s, func(o outcome) bool { return o.resource == pods && o.remaining > 0 })
+}
+
+// mayBeLate reports whether the deletion of a collection had no answer.
+func (s sweep) mayBeLate() bool {
+	return slices.ContainsFunc(s, func(o outcome) bool { return o.unanswered })
 }
 
 func (s sweep) estimate() int64 {

@@ -80,9 +80,7 @@ func (c *cluster) show(node *corev1.Node, now time.Time) (toMark bool) {
 // came decides what has to be done about a node that comes while the instance runs. A list may have lacked it, and what
 // was pending for it was forgotten. It reports whether its pods have to be marked.
 func (c *cluster) came(r *record) (toMark bool) {
-	if isEvicting(r.node) && c.isDown() {
-		r.eviction = stripped
-	}
+	r.came = true // the next pass decides about its taints, when others have come, too
 	if r.ready != corev1.ConditionUnknown {
 		return false
 	}

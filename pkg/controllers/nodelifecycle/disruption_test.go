@@ -152,23 +152,30 @@ func TestAllZonesAreDownAndATaintedNodeComes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		others []runtime.Object
+		later  []runtime.Object
 		queued []string
 		want   string
 	}{
-		"no node is ready":   {group("b", 2, ready(corev1.ConditionUnknown)), []string{"a00"}, ""},
-		"others are ready":   {group("b", 2), nil, "a00"},
-		"only one of a zone": {append(group("b", 1), group("c", 1, ready(corev1.ConditionUnknown))...), nil, "a00"},
+		"no node is ready":              {group("b", 2, ready(corev1.ConditionUnknown)), nil, []string{"b02"}, ""},
+		"others are ready":              {group("b", 2), nil, nil, "b02"},
+		"only one of a zone":            {append(group("b", 1), group("c", 1, ready(corev1.ConditionUnknown))...), nil, nil, "b02"},
+		"the list goes on with others":  {nil, group("b", 2), nil, "b02"},
+		"others have come that do, too": {group("b", 2, ready(corev1.ConditionUnknown)), group("c", 2), nil, "b02"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, settings, tc.others...)
 			w.pass(w.Context(), w.Context())
-			came := group("a", 1, down...)[0].(*corev1.Node)
+			came := group("b", 3, down...)[2].(*corev1.Node)
 			w.Env.Store(t, came)
+			w.show(t, came)
+			for _, other := range tc.later {
+				w.show(t, other.(*corev1.Node))
+			}
 			queue := &controllertest.Queue[string]{}
 			w.nodeQueue = queue
-			w.show(t, came)
+			w.pass(w.Context(), w.Context())
 			queue.Want(t, tc.queued...)
-			reconciled(t, w, "a00")
+			reconciled(t, w, "b02")
 			w.wantEvicted(t, tc.want)
 		})
 	}

@@ -118,13 +118,20 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, toStrip []string)
 	switch reaction := reactionTo(before, is); reaction {
 	case stop:
 		c.rate(zones, now, func(judged) float32 { return 0 })
-		toStrip = c.strip()
+		toStrip = c.strip(func(*record) bool { return true })
+	case keep:
+		if len(is) > 0 && areFull(is) {
+			toStrip = c.strip(func(r *record) bool { return r.came }) // a list may have lacked it when the others were
+		}
 	case resume:
 		c.sight.since = now
 		c.rate(zones, now, func(j judged) float32 { return c.rates.rateOf(j.to, j.count.all()) })
 	case follow:
 		c.rate(slices.DeleteFunc(slices.Clone(zones), func(j judged) bool { return j.from == j.to }), now,
 			func(j judged) float32 { return c.rates.rateOf(j.to, j.count.all()) })
+	}
+	for _, r := range c.nodes {
+		r.came = false
 	}
 	c.enqueue()
 	return zones, toStrip
@@ -162,11 +169,11 @@ func (c *cluster) rate(zones []judged, now time.Time, rate func(judged) float32)
 	}
 }
 
-// strip marks nodes for the removal of taints that evict pods. It returns the nodes that have or may get
+// strip marks nodes for the removal of taints that evict pods. It returns those of the nodes that have or may get
 // one.
-func (c *cluster) strip() (names []string) {
+func (c *cluster) strip(nodes func(*record) bool) (names []string) {
 	for _, r := range c.nodes {
-		if r.eviction == granted || isEvicting(r.node) {
+		if nodes(r) && (r.eviction == granted || isEvicting(r.node)) {
 			c.settle(r, r.zone)
 			r.eviction = stripped
 			names = append(names, r.name)

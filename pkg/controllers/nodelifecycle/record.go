@@ -48,7 +48,9 @@ type record struct {
 	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.
 	markOrder int
-	eviction  eviction
+	// came reports whether the node has come since the last pass, while the instance runs.
+	came     bool
+	eviction eviction
 }
 
 // eviction is the pending change to the taints of a node that evict its pods.

@@ -77,9 +77,8 @@ const (
 // those that had some. A new zone with a ready node resumes like one that comes back: otherwise those that were stopped
 // would stay so. If all that are left are down, it does not matter whether the last one that was up went down or is gone.
 func reactionTo(before, now []zoneState) reaction {
-	notFull := func(s zoneState) bool { return s != full }
 	isUp := func(s zoneState) bool { return s != full && s != initial }
-	was, is := !slices.ContainsFunc(before, notFull), !slices.ContainsFunc(now, notFull)
+	was, is := areFull(before), areFull(now)
 	switch {
 	case len(now) == 0 || was && is:
 		return keep
@@ -90,6 +89,10 @@ func reactionTo(before, now []zoneState) reaction {
 	default:
 		return follow
 	}
+}
+
+func areFull(zones []zoneState) bool {
+	return !slices.ContainsFunc(zones, func(s zoneState) bool { return s != full })
 }
 
 // zone is a zone and the queue of its nodes that wait for a taint. It is guarded by the lock of the

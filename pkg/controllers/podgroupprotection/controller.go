@@ -59,17 +59,19 @@ type config struct{}
 
 type protectionController struct {
 	controller.Env
-	groups schedulinglisters.PodGroupLister
-	pods   cache.Indexer
-	last   answer                                // used only by the single worker
-	queue  reconcile.Queue[types.NamespacedName] // the loop, except in tests
-	loop   *reconcile.Loop[types.NamespacedName]
+	groups  schedulinglisters.PodGroupLister
+	pods    cache.Indexer
+	answers map[string]answer                     // by namespace, used only by the single worker
+	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
+	loop    *reconcile.Loop[types.NamespacedName]
 }
 
 func newController(env controller.Env, _ config) (*protectionController, error) {
 	groups, pods := env.Informers.Scheduling().V1alpha2().PodGroups(), env.Informers.Core().V1().Pods().Informer()
 	index.Ensure(pods, activePodsIndex, activeGroupOf)
-	c := &protectionController{Env: env, groups: groups.Lister(), pods: pods.GetIndexer()}
+	c := &protectionController{
+		Env: env, groups: groups.Lister(), pods: pods.GetIndexer(), answers: map[string]answer{},
+	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue: "podgroupprotection", Workers: 1,
 	}, c.reconcile)

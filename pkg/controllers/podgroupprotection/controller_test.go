@@ -3,6 +3,7 @@ package podgroupprotection
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -132,8 +133,8 @@ func TestACacheWithoutPodsProvesNothing(t *testing.T) {
 	}
 	other := pod(func(p *corev1.Pod) { p.Name, p.Spec.SchedulingGroup.PodGroupName = "other", ptr.To("other") })
 	for name, tc := range map[string]struct {
-		cached string // version of the pod cache
-		known  answer // of an earlier question
+		cached string            // version of the pod cache
+		known  map[string]answer // of earlier questions
 		stored []corev1.Pod
 		goes   bool
 		asks   int
@@ -144,14 +145,15 @@ func TestACacheWithoutPodsProvesNothing(t *testing.T) {
 		"the cache is older, the pod has ended": {cached: "7", stored: []corev1.Pod{*pod(phase(corev1.PodFailed))}, goes: true, asks: 1},
 		"the cache is older, another's pod":     {cached: "7", stored: []corev1.Pod{*other}, goes: true, asks: 1},
 		"the cache has no version":              {stored: []corev1.Pod{*pod()}, asks: 1},
-		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "9"}, goes: true},
-		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", listed: controllertest.Epoch, version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
+		"the answer for another group serves":   {cached: "7", known: map[string]answer{key.Namespace: {listed: controllertest.Epoch, version: "9"}}, goes: true},
+		"an answer of another namespace":        {cached: "7", known: map[string]answer{"other": {listed: controllertest.Epoch, version: "9"}}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer from before the deletion":    {cached: "7", known: map[string]answer{key.Namespace: {listed: controllertest.Epoch, version: "7"}}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer that showed a pod":           {cached: "7", known: map[string]answer{key.Namespace: {listed: controllertest.Epoch, version: "9", active: map[string]bool{key.Name: true}}}, goes: true, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, group(at("8")))
-			c.pods, c.last = lacking{c.pods, tc.cached}, tc.known
+			c.pods = lacking{c.pods, tc.cached}
+			maps.Copy(c.answers, tc.known)
 			asked := 0
 			env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				asked++

@@ -3,6 +3,7 @@ package podgroupprotection
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +26,9 @@ const answerLife = time.Minute
 // only for groups without pods in it: a listed pod may have finished since. It is not reused for
 // long, because versions go back when the API server's data is restored from a backup.
 type answer struct {
-	namespace string
-	listed    time.Time
-	version   string          // as of which it holds
-	active    map[string]bool // groups with active pods
+	listed  time.Time
+	version string          // as of which it holds
+	active  map[string]bool // groups with active pods
 }
 
 // isHeld reports whether a group that is being deleted has active pods. A cache without any proves nothing, whatever
@@ -38,23 +38,26 @@ func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1al
 	if err != nil || len(active) > 0 {
 		return true, err
 	}
-	if c.last.frees(group, c.Clock.Now()) {
+	now := c.Clock.Now()
+	maps.DeleteFunc(c.answers, func(_ string, a answer) bool { return now.Sub(a.listed) >= answerLife })
+	if c.answers[group.Namespace].frees(group) {
 		return false, nil
 	}
-	if c.last, err = c.listActive(ctx, group.Namespace); err != nil {
+	is, err := c.listActive(ctx, group.Namespace)
+	if err != nil {
 		return true, err
 	}
-	if c.last.active[group.Name] {
+	c.answers[group.Namespace] = is
+	if is.active[group.Name] {
 		// There may be no event for the end of a pod that the cache never contained.
 		return true, reconcile.AwaitCache(errors.New("the cache does not show its pods yet"))
 	}
 	return false, nil
 }
 
-// frees reports whether an answer that is still valid shows that a group had no active pods after its deletion began.
-func (a answer) frees(group *schedulingv1alpha2.PodGroup, now time.Time) bool {
-	return a.namespace == group.Namespace && now.Sub(a.listed) < answerLife &&
-		reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
+// frees reports whether an answer shows that a group had no active pods after its deletion began.
+func (a answer) frees(group *schedulingv1alpha2.PodGroup) bool {
+	return reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
 }
 
 // reaches reports whether a state at one version includes the write with another version.
@@ -65,7 +68,7 @@ func reaches(version, written string) bool {
 
 // listActive lists the active pods of a namespace live.
 func (c *protectionController) listActive(ctx context.Context, namespace string) (answer, error) {
-	is := answer{namespace: namespace, listed: c.Clock.Now(), active: map[string]bool{}}
+	is := answer{listed: c.Clock.Now(), active: map[string]bool{}}
 	activePods := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),

@@ -61,6 +61,18 @@ func (r *recycles) podOf(volume types.UID) (recyclerPod, bool) {
 	return pod, ok
 }
 
+// hasPod reports whether a pod is known to empty a volume.
+func (r *recycles) hasPod(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pod := range r.of {
+		if pod.uid == uid {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *recycles) add(volume types.UID, pod recyclerPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -292,3 +292,17 @@ func TestARecyclerPodThatComesLateIsDeleted(t *testing.T) {
 		t.Error("the create is remembered for ever")
 	}
 }
+
+// A volume of the same name, with another UID, has a pod of its own. Pins PVB-136.
+func TestTheRecyclerPodOfAnotherVolumeOfTheNameIsKept(t *testing.T) {
+	f := begin(t, toRecycle())
+	f.Refuse(createPod, apierrors.NewTimeoutError("late", 0))
+	f.mustSync(t, f.syncVolume)
+	pod := oldPod("of-another")
+	f.Store(t, pod)
+	f.c.recycles.add("another-uid", recyclerPod{volume: "volume", namespace: pod.Namespace, name: pod.Name, uid: pod.UID})
+	f.c.abandonRecycle(f.Context(), "volume-uid")
+	if _, ok := controllertest.Stored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName); !ok {
+		t.Error("the pod is deleted")
+	}
+}

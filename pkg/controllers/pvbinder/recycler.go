@@ -105,7 +105,7 @@ func (c *binderController) beginRecycle(
 	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if err := c.deleteOldPod(ctx, pod.Namespace, pod.Name); err != nil {
+		if err := c.deleteOldPod(ctx, pod.Namespace, pod.Name, nil); err != nil {
 			return recyclerPod{}, fmt.Errorf("failed to delete old recycler pod %s: %w", keyOf(pod), err)
 		}
 		return recyclerPod{}, errors.New("old recycler pod found, will retry later")
@@ -201,14 +201,16 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 }
 
 // deleteOldPod deletes the pod that has the name of a recycler pod, but not one that has replaced it meanwhile:
-// by then, another instance may have the lease, and wait for its own pod.
-func (c *binderController) deleteOldPod(ctx context.Context, namespace, name string) error {
+// by then, another instance may have the lease, and wait for its own pod. Nor does it delete one that is to be kept.
+func (c *binderController) deleteOldPod(ctx context.Context, namespace, name string, keep func(types.UID) bool) error {
 	live, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case reconcile.Absent(err):
 		return nil
 	case err != nil:
 		return err
+	case keep != nil && keep(live.UID):
+		return nil
 	}
 	return c.deletePod(ctx, recyclerPod{namespace: live.Namespace, name: live.Name, uid: live.UID})
 }
@@ -219,7 +221,7 @@ func (c *binderController) endPod(ctx context.Context, pod recyclerPod) error {
 	if pod.uid != "" {
 		return c.deletePod(ctx, pod)
 	}
-	if err := c.deleteOldPod(ctx, pod.namespace, pod.name); err != nil {
+	if err := c.deleteOldPod(ctx, pod.namespace, pod.name, c.recycles.hasPod); err != nil {
 		return err
 	}
 	if c.Clock.Now().Before(pod.late) {

@@ -242,7 +242,7 @@ func (c *statefulSetController) updateRevision(
 	if err != nil {
 		return nil, err
 	}
-	if !metav1.IsControlledBy(created, set) {
+	if ref := metav1.GetControllerOfNoCopy(created); ref != nil && ref.UID != set.UID {
 		c.owners.EnqueueAfter(set, reconcile.RecheckAfter) // it was there, and goes with the set that it belongs to
 	}
 	c.wroteRevision(set, created)

@@ -121,7 +121,13 @@ func TestOnlyWhatIsGivenBackAtTheEndCanFailThen(t *testing.T) {
 	if err := l.End(); err != nil {
 		t.Errorf("the process ends with %v", err)
 	}
+	left := &Lock{connection: conn} // which is being given back when the end comes
+	l.retiring = append(l.retiring, left)
 	l.Retire()
+	l.retired(t.Context(), left, silent)
+	if err := l.End(); err != nil {
+		t.Errorf("the process ends with %v", err)
+	}
 	l.retired(t.Context(), l.retiring[0], silent)
 	if err := l.End(); !errors.Is(err, silent) {
 		t.Errorf("the process ends with %v, though it could not give its lease back", err)

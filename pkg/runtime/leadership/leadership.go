@@ -61,8 +61,7 @@ type state struct {
 	running  map[string]uint64      // the terms in which controllers were told to run
 	terms    uint64                 // number of terms so far
 	lastGood string                 // see LastGoodAnnotation
-	ending   bool                   // Retire was called
-	failures []error                // of locks that could not be given back since then
+	failures []error                // of locks that could not be given back at the end
 
 	nextRequest, nextHandOver time.Time
 	alarm                     clock.Timer // nil if nothing is due
@@ -168,7 +167,9 @@ func (l *Leadership) Adopt(ctx context.Context, next []*Lock, cfg *v1beta1.KubeC
 
 // Retire gives every lock back once nothing runs under it any more. The process ends.
 func (l *Leadership) Retire() {
-	l.ending = true
+	for _, k := range l.locks {
+		k.last = true
+	}
 	l.replace(nil)
 }
 
@@ -209,7 +210,7 @@ func (l *Leadership) beginIfFree(ctx context.Context, k *Lock) {
 func (l *Leadership) retired(ctx context.Context, old *Lock, err error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "A lease was not released and will expire", "lock", old.Name)
-		if l.ending { // else an edit has left the lease, and nobody asks about it at the end
+		if old.last { // else an edit has left the lease, and nobody asks about it at the end
 			l.failures = append(l.failures, err)
 		}
 	}

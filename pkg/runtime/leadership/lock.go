@@ -48,6 +48,7 @@ type Lock struct {
 
 	begun   bool
 	first   bool           // it is there since the process started
+	last    bool           // it is there when the process ends
 	follows bool           // without a lease: there may have been writes since caches were filled, see prepareBarrier
 	after   map[*Lock]bool // what has to be given back before this lock begins
 	always  *election.Term // without leader election, once it has begun

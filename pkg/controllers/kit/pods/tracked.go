@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,7 +72,7 @@ func (t Tracked) CreateEach(
 		return nil
 	})
 	if uncertain.Load() {
-		t.Writes.CreateUncertain(owner, "")
+		t.Writes.CreateUncertain(owner, "", time.Time{})
 	}
 	isGoing := func(err error) bool { return errors.Is(err, errNamespaceGoing) }
 	if slices.ContainsFunc(errs, isGoing) {

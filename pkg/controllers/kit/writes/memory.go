@@ -189,17 +189,18 @@ var ErrUncertain = errors.New(
 	"an object may have been created although the request failed, which the cache would show soon")
 
 // CreateUncertain records that the owner may have one more object, since a create had no answer. name is empty if it
-// was to be generated. An object with a name is uncertain for as long as the create may be late; it may be repeated
-// meanwhile. Others would wait for it, so that they do for no longer than a cache is usually behind.
-func (m *Memory) CreateUncertain(owner metav1.Object, name string) {
+// was to be generated. An object with a name is uncertain for as long as the create, which was sent at a time, may be
+// late; it may be repeated meanwhile. Others would wait for it, so that they do for no longer than a cache is usually
+// behind.
+func (m *Memory) CreateUncertain(owner metav1.Object, name string, sent time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	wait := reconcile.RecheckAfter
-	if name != "" {
-		wait = requests.LateWithin
+	until := m.clock.Now().Add(reconcile.RecheckAfter)
+	if late := sent.Add(requests.LateWithin); name != "" && late.After(until) {
+		until = late
 	}
 	r := m.of(owner)
-	r.Uncertain, r.Attempted = m.clock.Now().Add(wait), name
+	r.Uncertain, r.Attempted = until, name
 }
 
 // Attempted returns the name of the object that may have been created, also after the wait that MayCreate reports;

@@ -336,20 +336,22 @@ func TestHoldEndsByItselfOrWithTheOwner(t *testing.T) {
 func TestAfterACreationWithoutAnswerNothingElseIsCreatedForAWhile(t *testing.T) {
 	for name, test := range map[string]struct {
 		attempted, next string
-		later           time.Duration
+		took, later     time.Duration // the request, and after it
 		may             bool
 	}{
-		"a generated name":                 {"", "", reconcile.RecheckAfter - 1, false},
-		"a generated name, later":          {"", "", reconcile.RecheckAfter, true},
-		"the same name":                    {"a", "a", 0, true},
-		"another name":                     {"a", "b", requests.LateWithin - 1, false},
-		"another name, later":              {"a", "b", requests.LateWithin, true},
-		"a name after one was generated":   {"", "b", 0, false},
-		"a generated name after one given": {"a", "", 0, false},
+		"a generated name":                 {"", "", 0, reconcile.RecheckAfter - 1, false},
+		"a generated name, later":          {"", "", 0, reconcile.RecheckAfter, true},
+		"the same name":                    {"a", "a", 0, 0, true},
+		"another name":                     {"a", "b", 0, requests.LateWithin - 1, false},
+		"another name, later":              {"a", "b", 0, requests.LateWithin, true},
+		"another name, sent a minute ago":  {"a", "b", time.Minute, reconcile.RecheckAfter - 1, false},
+		"the same, later":                  {"a", "b", time.Minute, reconcile.RecheckAfter, true},
+		"a name after one was generated":   {"", "b", 0, 0, false},
+		"a generated name after one given": {"a", "", 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
-			f.CreateUncertain(owner, test.attempted)
+			f.CreateUncertain(owner, test.attempted, f.clock.Now().Add(-test.took))
 			f.clock.Step(test.later)
 			successor := New(f.clock, f.stores)
 			successor.TakeOver(f.HandOver())
@@ -364,7 +366,7 @@ func TestAfterACreationWithoutAnswerNothingElseIsCreatedForAWhile(t *testing.T) 
 				if err, got := m.MayCreate(recreated, test.next), m.Attempted(recreated); err != nil || got != "" {
 					t.Errorf("another owner of the name: %v, attempted: %q", err, got)
 				}
-				m.CreateUncertain(owner, test.attempted)
+				m.CreateUncertain(owner, test.attempted, f.clock.Now())
 				m.CreateCertain(owner)
 				if err, got := m.MayCreate(owner, test.next), m.Attempted(owner); err != nil || got != "" {
 					t.Errorf("after an answer: %v, attempted: %q", err, got)
@@ -418,8 +420,8 @@ func TestRecordsThatHaveExpiredAreSwept(t *testing.T) {
 		"a hold that has ended": {func(f fixture) { f.Hold(owner, Timeout) }, false},
 		"a hold":                {func(f fixture) { f.Hold(owner, Timeout+1) }, true},
 		"a status":              {func(f fixture) { f.WroteStatus(owner, "10") }, true},
-		"a creation":            {func(f fixture) { f.CreateUncertain(owner, "") }, false},
-		"a creation of a name":  {func(f fixture) { f.CreateUncertain(owner, "p") }, true},
+		"a creation":            {func(f fixture) { f.CreateUncertain(owner, "", time.Time{}) }, false},
+		"a creation of a name":  {func(f fixture) { f.CreateUncertain(owner, "p", f.clock.Now()) }, true},
 		"a version, and a new deletion": {func(f fixture) {
 			f.Wrote(owner, podResource, "10")
 			f.clock.Step(1)
