@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
@@ -107,27 +108,31 @@ func TestWhatAPassCannotDelete(t *testing.T) {
 
 // Pins RPSR-17, RPSR-19, RPSR-27 and RPSR-29.
 func TestAPassAtTheStartAndTenMinutesAfterTheLast(t *testing.T) {
-	env := controllertest.New(t, named("old", 2*time.Hour), named("next", 55*time.Minute))
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	stop := env.Run(t, c)
-	deletes := func(n int) func() bool { return func() bool { return len(env.Writes()) == n } }
-	controllertest.Eventually(t, "the pass at the start", deletes(1))
-	controllertest.Eventually(t, "it waits", func() bool { return env.Clock.Waiters() >= 2 })
-	env.Clock.Step(10*time.Minute - time.Second)
-	if !deletes(1)() {
-		t.Error("there is a pass before ten minutes are over")
-	}
-	env.Clock.Step(time.Second)
-	controllertest.Eventually(t, "the pass after ten minutes", deletes(2))
-	stop()
-	env.Clock.Step(time.Hour)
-	if !deletes(2)() {
-		t.Error("there is a pass after the end")
-	}
+	controllertest.InBubble(func(t *testing.T) {
+		env := controllertest.New(t, named("old", 2*time.Hour), named("next", 55*time.Minute))
+		c, err := newController(env.Env, config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Start(t)
+		stop := env.Run(t, c)
+		for _, step := range []struct {
+			after   time.Duration
+			deleted int
+		}{{0, 1}, {10*time.Minute - time.Second, 1}, {time.Second, 2}} {
+			env.Clock.Step(step.after)
+			synctest.Wait()
+			if got := len(env.Writes()); got != step.deleted {
+				t.Errorf("%d are deleted after %v more, want %d", got, step.after, step.deleted)
+			}
+		}
+		stop()
+		env.Clock.Step(time.Hour)
+		synctest.Wait()
+		if got := len(env.Writes()); got != 2 {
+			t.Errorf("%d are deleted after the end", got)
+		}
+	})(t)
 }
 
 // Pins RPSR-27.
