@@ -139,7 +139,7 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	if va.DeletionTimestamp == nil {
 		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
 	}
-	if err != nil && requests.MayHaveCreated(err) { // which says the same of a deletion
+	if err != nil && requests.MayHaveCreated(err) {
 		c.rememberLate(at)
 	}
 	switch {

@@ -169,6 +169,7 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 	job, err := r.createdEarlier(ctx, name)
 	switch {
 	case reconcile.Absent(err) && r.cj.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent:
+		// It may run beside the next one, however late it is created.
 	case reconcile.Absent(err):
 		if err := r.owners.Writes.MayCreate(r.cj, next); err != nil {
 			return err // the request may still be under way

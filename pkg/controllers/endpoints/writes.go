@@ -259,7 +259,7 @@ func (c *endpointsController) update(
 		if !requests.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
 		}
-		if requests.MayHaveCreated(err) { // which says the same of an update
+		if requests.MayHaveCreated(err) {
 			c.memory.noteLate(key, c.Clock.Now())
 		}
 		if apierrors.IsConflict(err) && c.memory.doubtful(key, current.ResourceVersion) {

@@ -239,7 +239,7 @@ func (c *content) deleteAll(ctx context.Context) error {
 		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
 		if !unsupported(err) {
 			c.served = c.served || err == nil
-			c.unanswered = err != nil && requests.MayHaveCreated(err) // which says the same of a deletion
+			c.unanswered = err != nil && requests.MayHaveCreated(err)
 			return err
 		}
 	}

@@ -120,8 +120,8 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, toStrip []string)
 		c.rate(zones, now, func(judged) float32 { return 0 })
 		toStrip = c.strip(func(*record) bool { return true })
 	case keep:
-		if len(is) > 0 && areFull(is) {
-			toStrip = c.strip(func(r *record) bool { return r.came }) // a list may have lacked it when the others were
+		if len(is) > 0 { // all are full: a list may have lacked a node when the others were stripped
+			toStrip = c.strip(func(r *record) bool { return r.came })
 		}
 	case resume:
 		c.sight.since = now

@@ -50,7 +50,8 @@ func IsRefusal(err error) bool {
 // MayHaveCreated reports whether a create that returned an error may have been executed nevertheless. Unlike
 // IsRefusal it counts an error with the reason InternalError as a refusal: that is the answer if an admission
 // webhook cannot be called, before anything is stored. An error of the storage, which may come after the object was
-// stored, has another reason, or none. The answer of a proxy, or of a handler that panicked, contains no Status.
+// stored, has another reason, or none. The answer of a proxy, or of a handler that panicked, contains no Status. The same
+// holds of updates and deletions.
 func MayHaveCreated(err error) bool {
 	if IsRefusal(err) {
 		return false
