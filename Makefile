@@ -180,6 +180,11 @@ faults: sandbox ## Inject every fault at every write of every scenario, or FAULT
 	.bin/sandbox build
 	KCMD_FAULTS=$(FAULTS) KCMD_FAULTS_RESULTS=$(CURDIR)/test/faults/results/results.json go test $(RACE) -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
 
+.PHONY: dropin
+dropin: sandbox ## Play each SCENARIO with upstream's manager, with ours, and with both in turns, and compare what comes of it
+	.bin/sandbox build
+	KCMD_DROPIN=yes go test -count=1 -v -timeout 24h -run 'TestUpstreamComesToTheSameEnd/$(SCENARIO)' ./test/faults
+
 # make mutations CASE=CronJob: the cases whose names contain that
 CASE ?= .
 .PHONY: mutations

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -190,6 +191,9 @@ func Seen(resource, name string) Condition {
 			return err
 		}
 		leader, err := w.leader(ctx)
+		if errors.Is(err, errSilent) {
+			return sleep(ctx, stillness)
+		}
 		if err != nil {
 			return err
 		}
@@ -225,3 +229,13 @@ func configMap(name string) string {
 }
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// sleep returns after some time, or with the error of a context that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +32,8 @@ type observer struct {
 	mu   sync.Mutex
 	now  map[types.UID]string // the keys of objects that exist and live
 	seen history
+	// names are those that the API server made up, and what stands for them.
+	names map[string]string
 	// events counts what was seen.
 	events int
 }
@@ -36,8 +41,9 @@ type observer struct {
 // observe follows the objects of some kinds in a world where there are none yet.
 func observe(ctx context.Context, w *world, kinds []schema.GroupVersionResource) (*observer, error) {
 	o := &observer{
-		now:  map[types.UID]string{},
-		seen: history{created: map[string]int{}, deleted: map[string]int{}, most: map[string]int{}},
+		now:   map[types.UID]string{},
+		names: map[string]string{},
+		seen:  history{created: map[string]int{}, deleted: map[string]int{}, most: map[string]int{}},
 	}
 	for _, kind := range kinds {
 		client, err := w.kind(kind)
@@ -83,6 +89,9 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events++
+	if name, public := object.GetName(), publicName(object); name != public {
+		o.names[name] = public
+	}
 	switch what {
 	case watch.Added:
 		o.seen.created[key]++
@@ -129,4 +138,18 @@ func (o *observer) sofar() history {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return history{created: maps.Clone(o.seen.created), deleted: maps.Clone(o.seen.deleted), most: maps.Clone(o.seen.most)}
+}
+
+// public returns a text without times, UIDs, addresses and made-up names, those of objects that are gone included.
+func (o *observer) public(namespace, text string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// A name may begin with another one.
+	names := slices.SortedFunc(maps.Keys(o.names), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	replace := []string{namespace, "NAMESPACE"}
+	for _, name := range names {
+		replace = append(replace, name, o.names[name])
+	}
+	all, _ := steady(text, strings.NewReplacer(replace...)).(string)
+	return all
 }

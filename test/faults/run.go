@@ -261,15 +261,18 @@ func (r *run) end() {
 }
 
 // selectWrites selects the writes that count.
-func (r *run) selectWrites() faultproxy.Requests {
+func (r *run) selectWrites() faultproxy.Requests { return selectWrites(r.world) }
+
+// selectWrites selects the writes of a manager that count in a world.
+func selectWrites(w *world) faultproxy.Requests {
 	requests := faultproxy.Requests{
 		Verbs:         []string{"create", "update", "patch", "delete", "deletecollection"},
-		Namespace:     r.world.namespace,
+		Namespace:     w.namespace,
 		ClusterScoped: true,
 		Except:        unjudged,
-		ExceptNames:   r.world.before,
+		ExceptNames:   w.before,
 	}
-	if r.world.namespace == metav1.NamespaceSystem { // the accounts of the controllers are there
+	if w.namespace == metav1.NamespaceSystem { // the accounts of the controllers are there
 		requests.Except = append(slices.Clone(unjudged), schema.GroupResource{Resource: "serviceaccounts"})
 	}
 	return requests

@@ -27,6 +27,11 @@ type Scenario struct {
 	Controllers func(*manager.Config) []**bool
 	// Configure changes further settings. Optional.
 	Configure func(*manager.Config)
+	// Flags say to upstream's manager what Configure says to ours, except for feature gates. Optional.
+	Flags []string
+	// Differs are the differences from upstream that the specifications explain: regular expressions of what compare
+	// returns, and their rules.
+	Differs map[string]string
 	// Bare has the scenario take place in a cluster without nodes, scheduler and kubelets: there are only the
 	// nodes that it creates.
 	Bare bool

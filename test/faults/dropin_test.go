@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/must"
+)
+
+// TestUpstreamComesToTheSameEnd plays scenarios with upstream's manager, with ours, and with both in turns. It takes long,
+// and runs only with KCMD_DROPIN.
+func TestUpstreamComesToTheSameEnd(t *testing.T) {
+	if os.Getenv("KCMD_DROPIN") == "" {
+		t.Skip("make dropin runs it")
+	}
+	bare := sync.OnceValue(func() *controlplane.ControlPlane { return startBare(t) })
+	for _, s := range append(Scenarios(), Comparisons()...) {
+		if s.Clock != nil || s.Leaps || s.Outside != nil { // upstream's manager has neither our clock nor our cloud
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			at := plane
+			if s.Bare {
+				at = bare()
+			}
+			want := act(t, at, &s, func(int) actor { return theirs }, nil)
+			for name, cast := range casts {
+				t.Run(name, func(t *testing.T) {
+					got := act(t, at, &s, cast, &want)
+					if violations := s.unexplained(compare(&want, &got)); len(violations) > 0 {
+						t.Errorf("upstream's writes: %v\nwrites: %v\nviolated:\n  %s", want.writes, got.writes, strings.Join(violations, "\n  "))
+					}
+				})
+			}
+		})
+	}
+}
+
+var casts = map[string]func(step int) actor{
+	"ours":            func(int) actor { return ours },
+	"theirs and ours": func(step int) actor { return []actor{theirs, ours}[step%2] },
+	"ours and theirs": func(step int) actor { return []actor{ours, theirs}[step%2] },
+}
+
+// act plays a scenario.
+func act(t *testing.T, at *controlplane.ControlPlane, s *Scenario, cast func(int) actor, want *ending) ending {
+	t.Helper()
+	w := newWorld(t, at, s)
+	if s.Place != "" { // others may have used it
+		must.Succeed(t, w.clear(t.Context(), s.Kinds))
+	}
+	p := &play{scenario: s, world: w, plane: at, cast: cast}
+	end, err := p.perform(t.Context(), want)
+	must.Succeed(t, err)
+	must.Succeed(t, w.clear(t.Context(), s.Kinds))
+	return end
+}
