@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"kcmd.dev/test/manager"
 )
 
 // profileTime is how much of a phase the profile of the processor covers.
@@ -40,7 +40,7 @@ func (s *stage) takeProfile(ctx context.Context, phase, kind, path string) error
 	// The client of package manager gives up after 10 seconds.
 	client := *p.Client()
 	client.Timeout = 2 * profileTime
-	data, err := get(ctx, &client, p.URL()+"/debug/pprof/"+path)
+	data, err := manager.Get(ctx, &client, p.URL()+"/debug/pprof/"+path)
 	if err != nil {
 		return fmt.Errorf("taking a profile: %w", err)
 	}
@@ -49,20 +49,4 @@ func (s *stage) takeProfile(ctx context.Context, phase, kind, path string) error
 	}
 	name := fmt.Sprintf("%s-%s-%s-%d.%s.pprof", s.scenario, phase, s.mode, s.round, kind)
 	return os.WriteFile(filepath.Join(s.options.Profiles, name), data, 0o644)
-}
-
-func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", url, response.Status)
-	}
-	return io.ReadAll(response.Body)
 }

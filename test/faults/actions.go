@@ -191,13 +191,13 @@ func Seen(resource, name string) Condition {
 			return err
 		}
 		leader, err := w.leader(ctx)
-		if errors.Is(err, errSilent) {
-			return sleep(ctx, stillness)
-		}
 		if err != nil {
 			return err
 		}
 		status, err := leader.Status(ctx)
+		if errors.Is(err, errSilent) {
+			return sleep(ctx, stillness)
+		}
 		if err != nil {
 			return err
 		}

@@ -1,30 +1,20 @@
 package faults
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"kcmd.dev/pkg/config/v1beta1"
 	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
-	"kcmd.dev/test/controlplane/binaries"
-	"kcmd.dev/test/controlplane/process"
 	"kcmd.dev/test/faultproxy"
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
-	"kcmd.dev/test/ports"
+	"kcmd.dev/test/upstream"
 )
 
 // actor is a manager that runs the controllers of a scenario.
@@ -32,7 +22,7 @@ type actor string
 
 const (
 	ours   actor = "kcmd"
-	theirs actor = "kube-controller-manager"
+	theirs actor = upstream.Name
 )
 
 const (
@@ -41,8 +31,6 @@ const (
 	stillness = 2 * time.Second
 	// agreement bounds the wait until two managers have come to the same end.
 	agreement = 20 * time.Second
-	// farewell is what a manager of upstream has to end by itself.
-	farewell = 20 * time.Second
 )
 
 // engagement is a manager that runs for some steps.
@@ -254,13 +242,13 @@ func (p *play) beginOurs(ctx context.Context, e *engagement, kubeconfig string) 
 		harness.Settle(time.Millisecond)(c)
 		c.Serving.TLS.CertDirectory = filepath.Join(p.plane.Dir(), "serving") // made once: to make a key takes long
 		harness.WithoutLease(c)
-		p.configure(c)
+		p.scenario.configure(c)
 	})
 	if err != nil {
 		return err
 	}
 	e.stop = m.Stop
-	p.world.leader = func(context.Context) (*manager.Manager, error) { return m, nil }
+	p.world.leader = func(context.Context) (leader, error) { return m, nil }
 	if err := m.WaitRunning(ctx); err != nil {
 		return errors.Join(err, m.Stop())
 	}
@@ -268,166 +256,17 @@ func (p *play) beginOurs(ctx context.Context, e *engagement, kubeconfig string) 
 }
 
 // configure is what a scenario wants of our manager.
-func (p *play) configure(c *manager.Config) {
-	harness.Only(p.scenario.Controllers)(c)
-	harness.All(p.scenario.Configure)(c)
+func (s *Scenario) configure(c *manager.Config) {
+	harness.Only(s.Controllers)(c)
+	harness.All(s.Configure)(c)
 }
 
-// errSilent is that a manager does not tell what its caches show.
-var errSilent = errors.New("the manager does not tell what it has seen")
-
-// beginTheirs starts upstream's manager, of which the API server is told what kubeadm has it told.
 func (p *play) beginTheirs(ctx context.Context, e *engagement, kubeconfig string) error {
-	folder, err := os.MkdirTemp(p.plane.Dir(), "upstream-")
-	if err != nil {
-		return fmt.Errorf("creating the manager's folder: %w", err)
-	}
-	port, err := ports.Free()
+	u, err := startUpstream(ctx, p.plane, p.scenario, kubeconfig)
 	if err != nil {
 		return err
 	}
-	bin, err := binaries.Build(ctx, os.Stderr, binaries.UpstreamManager)
-	if err != nil {
-		return err
-	}
-	started, err := process.Start(process.Spec{
-		Name:    string(theirs),
-		Path:    filepath.Join(bin, binaries.UpstreamManager),
-		Args:    p.flags(kubeconfig, port),
-		Env:     []string{"HOME=" + folder, "KUBECONFIG="},
-		Dir:     folder,
-		LogFile: filepath.Join(folder, "logs", "manager.log"),
-	})
-	if err != nil {
-		return err
-	}
-	e.stop = func() error { return started.Stop(farewell) }
-	p.world.leader = func(context.Context) (*manager.Manager, error) { return nil, errSilent }
-	client, err := manager.NewClient(p.plane.AdminConfig())
-	if err != nil {
-		return errors.Join(err, e.stop())
-	}
-	defer client.CloseIdleConnections()
-	err = await.Nil(ctx, patience, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return errors.Join(err, started.Err())
-		}
-		if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
-			return errors.Join(err, fmt.Errorf("it answers %s", response.Status))
-		}
-		return nil
-	})
-	if err != nil {
-		return errors.Join(err, e.stop())
-	}
+	e.stop = u.Stop
+	p.world.leader = func(context.Context) (leader, error) { return u, nil }
 	return nil
-}
-
-// flags are those that kubeadm gives, and those that the scenario needs.
-func (p *play) flags(kubeconfig string, port int) []string {
-	c := v1beta1.NewDefault()
-	p.configure(c)
-	var names, gates []string
-	for _, one := range c.Controllers.All() {
-		if c.ControllerEnabled(one.Name) {
-			names = append(names, one.Name)
-		}
-	}
-	for gate, on := range c.FeatureGates {
-		gates = append(gates, fmt.Sprintf("%s=%t", gate, on))
-	}
-	return append([]string{
-		"--kubeconfig=" + kubeconfig,
-		"--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig,
-		"--client-ca-file=" + p.plane.RootCAFile(),
-		"--root-ca-file=" + p.plane.RootCAFile(),
-		"--cluster-signing-cert-file=" + p.plane.RootCAFile(),
-		"--cluster-signing-key-file=" + p.plane.RootCAKeyFile(),
-		"--service-account-private-key-file=" + p.plane.ServiceAccountKeyFile(),
-		"--use-service-account-credentials=true",
-		"--leader-elect=false",
-		"--bind-address=127.0.0.1",
-		"--kube-api-qps=5000", "--kube-api-burst=5000",
-		fmt.Sprintf("--secure-port=%d", port),
-		"--controllers=" + strings.Join(names, ","),
-		"--feature-gates=" + strings.Join(gates, ","),
-	}, p.scenario.Flags...)
-}
-
-// event is one that a manager has sent, without its times and numbers.
-type event struct {
-	// kind is what many events may have in common: who sent it about which object, and why.
-	kind    string
-	message string
-}
-
-// combined begins the message of an event that stands for many of its kind.
-const combined = "(combined from similar events): "
-
-// events returns those of managers since a moment.
-func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
-	var all []event
-	for _, namespace := range []string{p.world.namespace, metav1.NamespaceDefault} {
-		list, err := p.world.admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("listing events: %w", err)
-		}
-		for i := range list.Items {
-			e := &list.Items[i]
-			sender := cmp.Or(e.Source.Component, e.ReportingController)
-			if e.CreationTimestamp.Add(time.Second).Before(since) || slices.Contains(others, sender) {
-				continue
-			}
-			kind := fmt.Sprintf("%s about %s %s %s: %s %s", sender, e.InvolvedObject.APIVersion, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Type, e.Reason)
-			if e.Related != nil {
-				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
-			}
-			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, e.Message)})
-		}
-	}
-	return all, nil
-}
-
-// others are components that send events and are no manager.
-var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller"}
-
-// compare returns what differs between the end that upstream's manager came to and another one.
-func compare(want, got *ending) []string {
-	all := append(differences(want.final, got.final), got.unasked...)
-	// A manager combines events of a kind when it has sent some, and two have sent less each.
-	var many []string
-	for _, e := range slices.Concat(want.events, got.events) {
-		if strings.HasPrefix(e.message, combined) {
-			many = append(many, e.kind)
-		}
-	}
-	missing := func(from, in []event, what string) {
-		for _, e := range from {
-			text := fmt.Sprintf("%s: event of %s: %s", what, e.kind, e.message)
-			if !slices.Contains(many, e.kind) && !slices.Contains(in, e) && !slices.Contains(all, text) {
-				all = append(all, text)
-			}
-		}
-	}
-	missing(want.events, got.events, "missing")
-	missing(got.events, want.events, "too much")
-	return all
-}
-
-// unexplained returns the differences that no rule of a specification explains.
-func (s *Scenario) unexplained(differences []string) []string {
-	return slices.DeleteFunc(differences, func(d string) bool {
-		for pattern := range s.Differs {
-			if regexp.MustCompile(pattern).MatchString(d) {
-				return true
-			}
-		}
-		return false
-	})
 }

@@ -435,7 +435,7 @@ func (r *run) idle() error {
 }
 
 // leader returns the manager that leads.
-func (r *run) leader(ctx context.Context) (*manager.Manager, error) {
+func (r *run) leader(ctx context.Context) (leader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.replicas {

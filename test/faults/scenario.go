@@ -32,6 +32,8 @@ type Scenario struct {
 	// Differs are the differences from upstream that the specifications explain: regular expressions of what compare
 	// returns, and their rules.
 	Differs map[string]string
+	// Stalls is the rule that explains why upstream's manager does not come to the end of the script; empty if it does.
+	Stalls string
 	// Bare has the scenario take place in a cluster without nodes, scheduler and kubelets: there are only the
 	// nodes that it creates.
 	Bare bool

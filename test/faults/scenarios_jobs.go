@@ -48,6 +48,8 @@ spec: {schedule: "0 0 %d %d *", timeZone: Etc/UTC, suspend: true, successfulJobs
 		Name:        "cronjob",
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
 		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
+		// Upstream deletes a Job of which no history is kept before it has taken down that it has finished.
+		Differs: map[string]string{"(SawCompletedJob|MissingJob)": "CRON-52"},
 		Steps: []Step{
 			{"create two that are suspended", []Action{suspended("web", 1), ranBefore("web"), suspended("brief", 0), ranBefore("brief")}, nil},
 			{"resume one", []Action{resume("web")}, []Condition{active("web", jobOf("web"))}},
@@ -94,6 +96,8 @@ spec:
 		Name:        "cronjob-replaced",
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
 		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
+		// Upstream deletes a Job of which no history is kept before it has taken down that it has finished.
+		Differs: map[string]string{"(SawCompletedJob|MissingJob)": "CRON-52"},
 		Steps: []Step{
 			{
 				"create one that is suspended",

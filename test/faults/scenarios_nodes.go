@@ -214,6 +214,7 @@ func nodeIPAM() Scenario {
 			c.Networking.ClusterCIDRs = []string{"10.64.0.0/16"} // of which there are four
 			c.Controllers.NodeIPAM.AllocateNodeCIDRs, c.Controllers.NodeIPAM.NodeCIDRMaskSizeIPv4 = ptr.To(true), ptr.To[int32](18)
 		},
+		Flags: []string{"--allocate-node-cidrs=true", "--cluster-cidr=10.64.0.0/16", "--node-cidr-mask-size=18"},
 		Kinds: []schema.GroupVersionResource{nodes},
 		Steps: []Step{
 			{"nodes join", []Action{Node("node-1"), Node("node-2"), Node("node-3")}, []Condition{haveRanges(3)}},

@@ -97,6 +97,7 @@ func volumeBinder() Scenario {
 		Configure: func(c *manager.Config) {
 			c.Controllers.PersistentVolumeBinder.SyncPeriod = &metav1.Duration{Duration: time.Second}
 		},
+		Flags: []string{"--pvclaimbinder-sync-period=1s"},
 		Kinds: []schema.GroupVersionResource{volumes, claims, storageClasses},
 		Steps: []Step{
 			{

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	kcmruntime "kcmd.dev/pkg/runtime"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/await"
-	"kcmd.dev/test/manager"
 )
 
 // world is where a scenario takes place: a namespace, and what was created in the cluster beside it since the
@@ -35,9 +36,16 @@ type world struct {
 	// faults counts what is being done about faults beside the script.
 	faults atomic.Int32
 	// leader returns the manager that leads.
-	leader func(context.Context) (*manager.Manager, error)
+	leader func(context.Context) (leader, error)
 	// silent are the nodes whose kubelets report nothing.
 	silent sync.Map
+}
+
+// leader is a manager that leads. One of upstream has no status.
+type leader interface {
+	Status(context.Context) (kcmruntime.Status, error)
+	// Get reads a path of its endpoint.
+	Get(ctx context.Context, path string) ([]byte, error)
 }
 
 // fill puts the namespace of the run into a text.

@@ -105,20 +105,25 @@ func (i *instance) LogFile() string { return filepath.Join(i.folder, "logs", "ma
 // Get reads a path of the endpoint, for example "/metrics" or
 // "/statusz?format=json". Every answer but 200 is an error.
 func (i *instance) Get(ctx context.Context, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.url+path, nil)
+	return Get(ctx, i.client, i.url+path)
+}
+
+// Get reads an address. Every answer but 200 is an error.
+func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := i.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	body, err := io.ReadAll(response.Body)
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+		return nil, fmt.Errorf("reading %s: %w", url, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading %s: %s: %s", path, response.Status, body)
+		return nil, fmt.Errorf("reading %s: %s: %s", url, response.Status, body)
 	}
 	return body, nil
 }

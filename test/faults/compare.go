@@ -1,0 +1,94 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// event is one that a manager has sent, without its times and numbers.
+type event struct {
+	// kind is what many events may have in common: who sent it about which object, and why.
+	kind    string
+	message string
+}
+
+// combined begins the message of an event that stands for many of its kind.
+const combined = "(combined from similar events): "
+
+// events returns those of managers since a moment.
+func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
+	var all []event
+	for _, namespace := range []string{p.world.namespace, metav1.NamespaceDefault} {
+		list, err := p.world.admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("listing events: %w", err)
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			sender := cmp.Or(e.Source.Component, e.ReportingController)
+			if e.CreationTimestamp.Add(time.Second).Before(since) || slices.Contains(others, sender) {
+				continue
+			}
+			kind := fmt.Sprintf("%s about %s %s %s: %s %s", sender, e.InvolvedObject.APIVersion, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Type, e.Reason)
+			if e.Related != nil {
+				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
+			}
+			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, e.Message)})
+		}
+	}
+	return all, nil
+}
+
+// others are components that send events and are no manager.
+var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller"}
+
+// compare returns what differs between the end that upstream's manager came to and another one.
+func compare(want, got *ending) []string {
+	all := append(differences(want.final, got.final), got.unasked...)
+	// A manager combines events of a kind when it has sent some, and two have sent less each.
+	var many []string
+	for _, e := range slices.Concat(want.events, got.events) {
+		if strings.HasPrefix(e.message, combined) {
+			many = append(many, e.kind)
+		}
+	}
+	missing := func(from, in []event, what string) {
+		for _, e := range from {
+			text := fmt.Sprintf("%s: event of %s: %s", what, e.kind, e.message)
+			if !slices.Contains(many, e.kind) && !slices.Contains(in, e) && !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	missing(want.events, got.events, "missing")
+	missing(got.events, want.events, "too much")
+	return all
+}
+
+// unexplained returns the differences that no rule of a specification explains.
+func (s *Scenario) unexplained(differences []string) []string {
+	return slices.DeleteFunc(differences, func(d string) bool {
+		for pattern := range s.Differs {
+			if regexp.MustCompile(pattern).MatchString(d) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// hasUnderstudy reports whether upstream's manager can play a scenario: it has neither our clock nor our cloud.
+func (s *Scenario) hasUnderstudy() bool {
+	c := v1beta1.NewDefault()
+	s.configure(c)
+	return s.Clock == nil && !s.Leaps && c.Cloud.Provider == "" && s.Stalls == ""
+}
