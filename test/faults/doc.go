@@ -22,6 +22,12 @@
 //     writes to different resources come. What depends on chance or on the time of day is removed from states
 //     before they are compared (state.go).
 //
+// The same scenarios, and more that say little about faults (comparisons.go), are played beside upstream (dropin.go): with
+// the unmodified kube-controller-manager of the release, with ours, and with both in turns, where one takes over from the
+// other before each step. What comes of it has to be the same, events included, and a takeover alone may change nothing.
+// A difference that a rule of the specifications explains is written down with the scenario, with that rule. Scenarios
+// with a clock or a cloud of their own are left out: upstream's manager has neither.
+//
 // How to run it, with a control plane of its own:
 //
 //	go test ./test/faults                        the scenarios, and the sample of faults in sample.go
@@ -30,6 +36,7 @@
 //	make faults SCENARIO=statefulset/killed-after/create-pods-2   one of them
 //	make faults SCENARIO='(job|cronjob)$'        those of some scenarios; several may run side by side
 //	make faults RACE=-race                       under the race detector
+//	make dropin SCENARIO='(job|cronjob)$'        some scenarios beside upstream, all by default
 //
 // make faults adds what came of them to results/results.json, and make generate puts that into docs/proof.md.
 //

@@ -1,0 +1,60 @@
+package faults
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestEndsAreCompared(t *testing.T) {
+	t.Parallel()
+	const created = "replicaset-controller about apps/v1 ReplicaSet web: Normal SuccessfulCreate"
+	one := object{"pods/web-*", `{"phase":"Running"}`}
+	ended := func(final state, messages ...string) *ending {
+		e := &ending{final: final}
+		for _, message := range messages {
+			e.events = append(e.events, event{created, message})
+		}
+		return e
+	}
+	for name, test := range map[string]struct {
+		want, got *ending
+		differ    []string
+	}{
+		"the same": {want: ended(state{one}, "Created pod: web-*"), got: ended(state{one}, "Created pod: web-*")},
+		"an event that came more often": {
+			want: ended(state{one}, "Created pod: web-*"), got: ended(state{one}, "Created pod: web-*", "Created pod: web-*"),
+		},
+		"an object, and events": {
+			want: ended(state{one}, "Created pod: web-*"),
+			got:  ended(nil, "made web-*", "made web-*"),
+			differ: []string{
+				`missing: pods/web-* {"phase":"Running"}`,
+				"missing: event of " + created + ": Created pod: web-*",
+				"too much: event of " + created + ": made web-*",
+			},
+		},
+		"an event of a kind that one of them combined": {
+			want: ended(state{one}, combined+"made web-*"), got: ended(state{one}, "made web-*"),
+		},
+		"what a takeover changed": {
+			want: ended(state{one}), got: &ending{final: state{one}, unasked: []string{"pods/web-* differs"}},
+			differ: []string{"pods/web-* differs"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if differ := compare(test.want, test.got); !slices.Equal(differ, test.differ) {
+				t.Errorf("they differ by %q, want %q", differ, test.differ)
+			}
+		})
+	}
+}
+
+func TestOnlyDifferencesOfRulesAreExplained(t *testing.T) {
+	t.Parallel()
+	s := &Scenario{Differs: map[string]string{"^missing: event .*MissingJob": "CRON-52"}}
+	differ := []string{"missing: event of cronjob-controller: MissingJob", "missing: jobs/web"}
+	if left := s.unexplained(differ); !slices.Equal(left, []string{"missing: jobs/web"}) {
+		t.Errorf("unexplained is %q", left)
+	}
+}
