@@ -388,7 +388,9 @@ func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
 			if e.Related != nil {
 				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
 			}
-			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, e.Message)})
+			// Objects that could not be created have made-up names too.
+			message := regexp.MustCompile(`"`+regexp.QuoteMeta(e.InvolvedObject.Name)+`-[`+alphabet+`]{5}"`).ReplaceAllString(e.Message, `"`+e.InvolvedObject.Name+`-*"`)
+			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, message)})
 		}
 	}
 	return all, nil
