@@ -42,11 +42,15 @@ func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
 			if e.Related != nil {
 				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
 			}
-			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, e.Message)})
+			message := quoted.ReplaceAllString(p.seen.public(p.world.namespace, e.Message), `"$1*"`)
+			all = append(all, event{p.seen.public(p.world.namespace, kind), message})
 		}
 	}
 	return all, nil
 }
+
+// quoted matches a name that the API server made up, also for an object that it did not create then: no watch shows that.
+var quoted = regexp.MustCompile(`"([a-z0-9.-]+-)[` + alphabet + `]{5}"`)
 
 // others are components that send events and are no manager.
 var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller"}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -25,7 +26,8 @@ import (
 // usage is what pods use of a CPU, by namespace. It is served by the API of metrics.
 var usage sync.Map
 
-// Use has all pods of the run use so much of a CPU. Nothing is known of them if it is empty.
+// Use has the pods a and b of the run use so much of a CPU, or pods that are named: web-1=80m web-2=10m. Nothing is
+// known of pods if it is empty.
 func Use(cpu string) Action {
 	return func(_ context.Context, w *world) error {
 		usage.Store(w.namespace, cpu)
@@ -50,7 +52,7 @@ func serveMetrics(rw http.ResponseWriter, r *http.Request) {
 	namespace, ofPods := strings.CutSuffix(strings.TrimPrefix(rest, "/namespaces/"), "/pods")
 	switch {
 	case ofAPI && ofPods:
-		answer = metricsOf(namespace)
+		answer = metricsOf(namespace, r.URL.Query().Get("labelSelector"))
 	case !ofAPI || rest != "":
 		http.NotFound(rw, r)
 		return
@@ -59,19 +61,32 @@ func serveMetrics(rw http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(rw).Encode(answer) // who asks may be gone
 }
 
-// metricsOf tells what the pods of scenarios with metrics use, which have two names.
-func metricsOf(namespace string) *resourcev1beta1.PodMetricsList {
+// metricsOf returns what the selected pods of a run use. The label app of a pod is its name up to the dash.
+func metricsOf(namespace, labelSelector string) *resourcev1beta1.PodMetricsList {
 	list := &resourcev1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: metricsAPI}, Items: []resourcev1beta1.PodMetrics{}}
 	cpu, _ := usage.Load(namespace)
 	text, _ := cpu.(string)
-	if text == "" {
+	if text != "" && !strings.Contains(text, "=") {
+		text = "a=" + text + " b=" + text
+	}
+	selector, err := labels.Parse(labelSelector)
+	if err != nil {
 		return list
 	}
-	for _, name := range []string{"a", "b"} {
+	for one := range strings.FieldsSeq(text) {
+		name, cpu, _ := strings.Cut(one, "=")
+		app, _, named := strings.Cut(name, "-")
+		if !named {
+			app = "web"
+		}
+		set := labels.Set{"app": app}
+		if !selector.Matches(set) {
+			continue
+		}
 		list.Items = append(list.Items, resourcev1beta1.PodMetrics{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: set},
 			Timestamp:  metav1.Now(),
-			Containers: []resourcev1beta1.ContainerMetrics{{Name: "web", Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}}},
+			Containers: []resourcev1beta1.ContainerMetrics{{Name: "web", Usage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
 		})
 	}
 	return list

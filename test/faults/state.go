@@ -26,11 +26,17 @@ type object struct {
 // state is what exists at a moment, in order.
 type state []object
 
+// alphabet is what the API server makes up names of.
+const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+
+// longestPrefix is how much it keeps of generateName.
+const longestPrefix = 58
+
 var (
 	timePattern    = regexp.MustCompile(`\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?`)
 	uidPattern     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	hashed         = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
-	madeUp         = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+	madeUp         = regexp.MustCompile(`^[` + alphabet + `]{5}$`)
 	addressPattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
 )
 
@@ -49,6 +55,7 @@ func publicName(o *unstructured.Unstructured) string {
 	if service := o.GetLabels()[discoveryv1.LabelServiceName]; prefix == "" && service != "" {
 		prefix = service + "-" // an update of a mirrored EndpointSlice leaves generateName out
 	}
+	prefix = prefix[:min(len(prefix), longestPrefix)]
 	if prefix != "" && madeUp.MatchString(strings.TrimPrefix(o.GetName(), prefix)) {
 		return prefix + "*"
 	}
