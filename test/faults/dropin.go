@@ -388,11 +388,15 @@ func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
 			if e.Related != nil {
 				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
 			}
-			all = append(all, event{p.seen.public(p.world.namespace, kind), p.seen.public(p.world.namespace, e.Message)})
+			message := refused.ReplaceAllString(p.seen.public(p.world.namespace, e.Message), `"$1*" is forbidden`)
+			all = append(all, event{p.seen.public(p.world.namespace, kind), message})
 		}
 	}
 	return all, nil
 }
+
+// refused matches the name that the API server made up for an object that it did not create then.
+var refused = regexp.MustCompile(`"([a-z0-9.-]+-)[bcdfghjklmnpqrstvwxz2456789]{5}" is forbidden`)
 
 // others are components that send events and are no manager.
 var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller"}
