@@ -12,7 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -237,5 +240,119 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// PatchEach changes the objects that a selector of labels selects by a JSON merge patch, or a subresource of them.
+// There has to be one at least.
+func PatchEach(resource, labels, patch string, subresources ...string) Action {
+	return patchEach(resource, labels, patch, func(*unstructured.Unstructured) bool { return true }, subresources...)
+}
+
+// PatchLiving changes the status of the pods that a selector of labels selects and that have not ended. There has to be
+// one at least.
+func PatchLiving(labels, patch string) Action {
+	return patchEach("pods", labels, patch, func(o *unstructured.Unstructured) bool { return !hasEnded(o) }, "status")
+}
+
+// PatchOne does so with one of them.
+func PatchOne(labels, patch string) Action {
+	return func(ctx context.Context, w *world) error {
+		done := false
+		first := func(o *unstructured.Unstructured) bool {
+			chosen := !done && !hasEnded(o)
+			done = done || chosen
+			return chosen
+		}
+		return patchEach("pods", labels, patch, first, "status")(ctx, w)
+	}
+}
+
+func patchEach(resource, labels, patch string, which func(*unstructured.Unstructured) bool, subresources ...string) Action {
+	return func(ctx context.Context, w *world) error {
+		return forEach(ctx, w, resource, labels, which, func(client dynamic.ResourceInterface, name string) error {
+			_, err := client.Patch(ctx, name, types.MergePatchType, []byte(w.fill(patch)), metav1.PatchOptions{}, subresources...)
+			return err
+		})
+	}
+}
+
+// DeleteEach deletes the objects that a selector of labels selects. There has to be one at least.
+func DeleteEach(resource, labels string) Action {
+	all := func(*unstructured.Unstructured) bool { return true }
+	return deleteEach(resource, labels, all, metav1.DeleteOptions{})
+}
+
+// DeleteLeaving deletes those of the pods that a selector of labels selects that are being deleted, as kubelets do when
+// the containers have ended. There has to be one at least.
+func DeleteLeaving(labels string) Action {
+	return deleteEach("pods", labels, isLeaving, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+}
+
+func deleteEach(resource, labels string, which func(*unstructured.Unstructured) bool, options metav1.DeleteOptions) Action {
+	return func(ctx context.Context, w *world) error {
+		return forEach(ctx, w, resource, labels, which, func(client dynamic.ResourceInterface, name string) error {
+			return client.Delete(ctx, name, options)
+		})
+	}
+}
+
+// forEach calls a function for some of the objects that a selector of labels selects.
+func forEach(ctx context.Context, w *world, resource, labels string, which func(*unstructured.Unstructured) bool,
+	do func(client dynamic.ResourceInterface, name string) error) error {
+	client, list, err := w.selected(ctx, resource, labels)
+	if err != nil {
+		return err
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !which(&o) })
+	if len(list.Items) == 0 {
+		return fmt.Errorf("no object of %s has the labels %s", resource, labels)
+	}
+	for i := range list.Items {
+		if err := do(client, list.Items[i].GetName()); err != nil {
+			return fmt.Errorf("%s/%s: %w", resource, list.Items[i].GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Rest lets some time pass: managers put some work off, and nothing shows when they have done it.
+func Rest(d time.Duration) Action {
+	return func(ctx context.Context, _ *world) error { return sleep(ctx, d) }
+}
+
+// All is that several conditions hold.
+func All(conditions ...Condition) Condition {
+	return func(ctx context.Context, w *world) error {
+		for _, one := range conditions {
+			if err := one(ctx, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// CreateControlled creates an object of a YAML text that another object controls.
+func CreateControlled(resource, name, text string) Action {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of(resource)
+		if err != nil {
+			return err
+		}
+		owner, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), o); err != nil {
+			return fmt.Errorf("decoding %s: %w", text, err)
+		}
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.GroupVersionKind())})
+		whole, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", text, err)
+		}
+		return Create(string(whole))(ctx, w)
 	}
 }

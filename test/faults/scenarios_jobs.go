@@ -49,7 +49,7 @@ spec: {schedule: "0 0 %d %d *", timeZone: Etc/UTC, suspend: true, successfulJobs
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
 		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
 		// Upstream deletes a Job of which no history is kept before it has taken down that it has finished.
-		Differs: map[string]string{"(SawCompletedJob|MissingJob)": "CRON-52"},
+		Differs: map[string]string{"event .* CronJob brief: Normal (SawCompletedJob|MissingJob)": "CRON-52"},
 		Steps: []Step{
 			{"create two that are suspended", []Action{suspended("web", 1), ranBefore("web"), suspended("brief", 0), ranBefore("brief")}, nil},
 			{"resume one", []Action{resume("web")}, []Condition{active("web", jobOf("web"))}},
@@ -97,7 +97,7 @@ spec:
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
 		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
 		// Upstream deletes a Job of which no history is kept before it has taken down that it has finished.
-		Differs: map[string]string{"(SawCompletedJob|MissingJob)": "CRON-52"},
+		Differs: map[string]string{"event .* CronJob web: Normal (SawCompletedJob|MissingJob)": "CRON-52"},
 		Steps: []Step{
 			{
 				"create one that is suspended",

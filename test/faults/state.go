@@ -115,6 +115,14 @@ func prune(o *unstructured.Unstructured) {
 	if o.GetKind() == "Pod" {
 		unstructured.RemoveNestedField(o.Object, "spec", "nodeName")
 	}
+	if active, isList, err := unstructured.NestedSlice(o.Object, "status", "active"); err == nil && isList { // of a CronJob
+		for _, job := range active {
+			if reference, ok := job.(map[string]any); ok {
+				delete(reference, "resourceVersion")
+			}
+		}
+		_ = unstructured.SetNestedSlice(o.Object, active, "status", "active") // it is an object
+	}
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels", label)
 	}
