@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func allocate(claim string, pods ...string) Action {
 
 const claimFinalizer = "finalizers: [resource.kubernetes.io/delete-protection]"
 
-// claimsOf is how many claims are recorded in the status of a pod, by the names of the entries.
+// claimsOf is that the status of a pod records claims for these entries, which are in order.
 func claimsOf(pod, entries string) Condition {
 	return func(ctx context.Context, w *world) error {
 		o, err := w.admin.CoreV1().Pods(w.namespace).Get(ctx, pod, metav1.GetOptions{})
@@ -75,6 +76,7 @@ func claimsOf(pod, entries string) Condition {
 				names = append(names, s.Name)
 			}
 		}
+		slices.Sort(names)
 		if got := strings.Join(names, " "); got != entries {
 			return fmt.Errorf("the claims of %s are %q, want %q", pod, got, entries)
 		}

@@ -16,7 +16,7 @@ var deviceTaintRules = resourcev1beta2.SchemeGroupVersion.WithResource("deviceta
 
 // holdDevice is a pod that stays when it has been deleted, with the device that useDevice gives it.
 func holdDevice(name, device, tolerations string) Action {
-	return All(useDevice(name, device, tolerations), Patch("pods", name, `{"metadata":{"finalizers":["faults.kcmd.dev/hold"]}}`))
+	return useDevice(name, device, tolerations, "faults.kcmd.dev/hold")
 }
 
 // devicesOf creates a ResourceSlice for all nodes with devices of a pool.

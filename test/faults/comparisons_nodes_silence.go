@@ -26,7 +26,7 @@ func nodeSilence() Scenario {
 		join = append(join, nodeLike(fmt.Sprintf("well-%d", i), "labels: {kubernetes.io/os: linux}", ""))
 	}
 	join = append(join,
-		nodeLike("never", "", ""), nodeLike("some", "", ""), nodeLike("full", "", ""), nodeLike("unready", "", ""), nodeLike("was-unknown", "", ""),
+		nodeLike("never", "", ""), nodeLike("some", "", ""), nodeLike("full", "", ""), joins("unready", "", ""), nodeLike("was-unknown", "", ""),
 		nodeLike("excluded", "labels: {node.kubernetes.io/exclude-disruption: ''}", ""), nodeLike("partly", "", ""),
 		says("some", "MemoryPressure=True,NetworkUnavailable=True"), says("full", "Ready=True,MemoryPressure=False,DiskPressure=False,PIDPressure=False,NetworkUnavailable=False,Other=True"),
 		says("unready", "Ready=False,DiskPressure=True"), says("was-unknown", "Ready=Unknown,MemoryPressure=True"), says("excluded", "Ready=True"), says("partly", "PIDPressure=Unknown,Ready=True"),
@@ -49,6 +49,10 @@ func nodeSilence() Scenario {
 		Name: "node-silence", Bare: true, Controllers: onlyNodeLifecycle, Configure: configure, Flags: flags,
 		Beside: []func(context.Context, *world) error{Kubelets},
 		Kinds:  []schema.GroupVersionResource{nodes, pods},
+		Differs: map[string]string{ // they are marked by one that begins while their node is silent
+			`pods/on-(never|unready|was-unknown) differs: .status.conditions`:                 "NLC-91",
+			`too much: event of .* Pod on-(never|unready|was-unknown): Warning NodeNotReady:`: "NLC-91",
+		},
 		Steps: []Step{
 			{
 				"nodes join, some of which do not report", join,
@@ -132,6 +136,34 @@ func nodeZones() Scenario {
 				"one zone comes back", []Action{says("normal-0", "Ready=True"), says("normal-1", "Ready=True"), Wait(2500 * time.Millisecond)},
 				slices.Concat(tainted("full-0", "full-1", "small-0", "large-0", "normal-2"), []Condition{taintsAre("normal-0", "NoExecute=", "NoSchedule=")}),
 			},
+		},
+	}
+}
+
+// nodeEvictions is about what becomes of pods when their node falls silent or says that it is not ready.
+func nodeEvictions() Scenario {
+	configure, flags := lifecycle(4*time.Second, nil)
+	pod := func(name, node, seconds string) []Action {
+		const tolerate = "tolerations: [{key: %s, operator: Exists, effect: NoExecute%s}, {key: %s, operator: Exists, effect: NoExecute%s}]"
+		return []Action{heldPod(name, node, "", fmt.Sprintf(tolerate, notReadyKey, seconds, unreachableKey, seconds)), playsReady(name, "True")}
+	}
+	const short, long = ", tolerationSeconds: 1", ", tolerationSeconds: 3600"
+	join := []Action{Silence("down")}
+	for _, name := range []string{"well-0", "well-1", "well-2", "silent"} {
+		join = append(join, nodeLike(name, "", ""))
+	}
+	for _, name := range []string{"silent", "well-0", "down"} {
+		join = slices.Concat(join, pod("short-on-"+name, name, short), pod("long-on-"+name, name, long), pod("forever-on-"+name, name, ""), []Action{heldPod("default-on-"+name, name, "", "")})
+	}
+	join = append(join, joins("down", "", ""), says("down", "Ready=False"))
+	return Scenario{
+		Name: "node-evictions", Bare: true, Controllers: bothOfTaints, Configure: configure, Flags: flags,
+		Beside: []func(context.Context, *world) error{Kubelets},
+		Kinds:  []schema.GroupVersionResource{nodes, pods},
+		Steps: []Step{
+			{"nodes join, one of which is not ready and then silent", join, []Condition{marked("short-on-down"), readiness("nodes", "down", "Unknown"), readiness("pods", "long-on-down", "True"), readiness("nodes", "silent", "True")}},
+			{"another one falls silent", []Action{Silence("silent")}, []Condition{marked("short-on-silent"), unmarked("long-on-silent"), readiness("pods", "long-on-silent", "False"), readiness("pods", "forever-on-silent", "False")}},
+			{"they come back", []Action{Wait(time.Second), Revive("silent"), Revive("down")}, []Condition{taintsAre("silent", "NoExecute=", "NoSchedule="), taintsAre("down", "NoExecute=", "NoSchedule="), unmarked("long-on-silent")}},
 		},
 	}
 }
