@@ -33,7 +33,8 @@ func each(condition func(string) Condition, names ...string) (all []Condition) {
 	return all
 }
 
-// bothOfTaints are the controllers that set taints and evict because of them: the latter needs an index of upstream's former.
+// bothOfTaints are the controllers that set taints and evict because of them. Upstream's latter needs an index that its
+// former makes.
 func bothOfTaints(c *manager.Config) []**bool {
 	return []**bool{&c.Controllers.NodeLifecycle.Enabled, &c.Controllers.TaintEviction.Enabled}
 }
