@@ -170,6 +170,10 @@ func nodeEvictions() Scenario {
 		Name: "node-evictions", Bare: true, Controllers: bothOfTaints, Configure: configure, Flags: flags,
 		Beside: []func(context.Context, *world) error{Kubelets},
 		Kinds:  []schema.GroupVersionResource{nodes, pods},
+		Differs: map[string]string{ // they are marked by one that begins while their node is silent
+			`pods/(short|long|forever)-on-down differs: .status.conditions`:                 "NLC-91",
+			`too much: event of .* Pod (short|long|forever)-on-down: Warning NodeNotReady:`: "NLC-91",
+		},
 		Steps: []Step{
 			{"nodes join, one of which is not ready and then silent", join, []Condition{marked("short-on-down"), readiness("nodes", "down", "Unknown"), readiness("pods", "long-on-down", "True"), readiness("nodes", "silent", "True")}},
 			{"another one falls silent", []Action{Silence("silent")}, []Condition{marked("short-on-silent"), unmarked("long-on-silent"), readiness("pods", "long-on-silent", "False"), readiness("pods", "forever-on-silent", "False")}},

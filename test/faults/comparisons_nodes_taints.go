@@ -174,7 +174,7 @@ func taintNumbers() Scenario {
 				},
 				append(each(marked, "ten-gt-10", "ten-gt-1s", "word-gt-5", "large-gt-5", "empty-gt-5"), each(unmarked, "ten-lt-11")...),
 			},
-			{"the number changes", []Action{Wait(time.Second), Patch("nodes", "ten", `{"spec":{"taints":[{"key":"size","value":"-7","effect":"NoExecute"}]}}`)}, each(marked, "ten-gt-5")},
+			{"the number changes", []Action{Wait(time.Second), Patch("nodes", "ten", `{"spec":{"taints":[{"key":"size","value":"3","effect":"NoExecute"}]}}`)}, each(marked, "ten-gt-5")},
 		},
 	}
 }
