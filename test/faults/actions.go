@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -240,6 +241,28 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// BindPod has the API server bind a pod to a node, as a scheduler does.
+func BindPod(pod, node string) Action {
+	return func(ctx context.Context, w *world) error {
+		return w.admin.CoreV1().Pods(w.namespace).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: pod},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		}, metav1.CreateOptions{})
+	}
+}
+
+// InTurn does several things, one after the other.
+func InTurn(actions ...Action) Action {
+	return func(ctx context.Context, w *world) error {
+		for _, do := range actions {
+			if err := do(ctx, w); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

@@ -8,5 +8,6 @@ func Comparisons() []Scenario {
 	return slices.Concat(
 		jobsComparisons(),
 		workloadComparisons(),
+		nodesComparisons(),
 	)
 }

@@ -55,6 +55,6 @@ func act(t *testing.T, at *controlplane.ControlPlane, s *Scenario, cast func(int
 	}
 	p := &play{scenario: s, world: w, plane: at, cast: cast}
 	end, err := p.perform(t.Context(), want)
-	must.Succeed(t, errors.Join(err, w.clear(t.Context(), s.Kinds)))
+	must.Succeed(t, errors.Join(err, w.clear(t.Context(), s.Kinds))) // what a failure leaves would be in the way of others
 	return end
 }

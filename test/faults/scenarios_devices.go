@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -22,8 +23,8 @@ var (
 const devicePool = "pool"
 
 // useDevice creates a pod on a node with a claim of the same name, and does what the scheduler does: the pod gets
-// a device. The claim tolerates taints as its request says.
-func useDevice(name, device, tolerations string) Action {
+// a device. The claim tolerates taints as its request says. The pod may have finalizers.
+func useDevice(name, device, tolerations string, finalizers ...string) Action {
 	return func(ctx context.Context, w *world) error {
 		err := Create(`
 apiVersion: resource.k8s.io/v1
@@ -33,7 +34,7 @@ spec: {devices: {requests: [{name: device, exactly: {deviceClassName: faults, to
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: `+name+`}
+metadata: {name: `+name+`, finalizers: [`+strings.Join(finalizers, ", ")+`]}
 spec:
   nodeName: node-a
   terminationGracePeriodSeconds: 0

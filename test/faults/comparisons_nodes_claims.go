@@ -1,0 +1,113 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/test/manager"
+)
+
+const anyDevice = "{devices: {requests: [{name: device, exactly: {deviceClassName: none}}]}}"
+
+// deviceClaim creates a claim with further metadata.
+func deviceClaim(name, metadata string) Action {
+	return Create(fmt.Sprintf("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %s, %s}, spec: %s}", name, metadata, anyDevice))
+}
+
+// allocate does what the scheduler does: a claim, which no pod uses that it does not name, gets a device.
+func allocate(claim string, pods ...string) Action {
+	return func(ctx context.Context, w *world) error {
+		claims := w.admin.ResourceV1().ResourceClaims(w.namespace)
+		o, err := claims.Get(ctx, claim, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		o.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "device", Driver: csiDriver, Pool: devicePool, Device: "device-0"},
+		}}}
+		for _, name := range pods {
+			pod, err := w.admin.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			o.Status.ReservedFor = append(o.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: name, UID: pod.UID})
+		}
+		_, err = claims.UpdateStatus(ctx, o, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+const claimFinalizer = "finalizers: [resource.kubernetes.io/delete-protection]"
+
+func onlyClaims(c *manager.Config) []**bool { return []**bool{&c.Controllers.ResourceClaim.Enabled} }
+
+// claimsReserved is about who uses claims.
+func claimsReserved() Scenario {
+	uses := func(claims ...string) string {
+		var all []string
+		for i, name := range claims {
+			all = append(all, fmt.Sprintf("{name: c%d, resourceClaimName: %s}", i, name))
+		}
+		return "resourceClaims: [" + strings.Join(all, ", ") + "]"
+	}
+	at := func(pod string, claims ...string) Action { return heldPod(pod, "ghost", "", uses(claims...)) }
+	waits := func(pod string, claims ...string) Action { return Create(podWith(pod, uses(claims...))) }
+	remove := func(resource, name string) Action {
+		return Delete(resource, name, metav1.DeletePropagationBackground)
+	}
+	release := func(pod string) Action { return Patch("pods", pod, `{"metadata":{"finalizers":null}}`) }
+	reservedFor := func(claim, names string) Condition {
+		return Has("resourceclaims", claim, "{.status.reservedFor[*].name}", names)
+	}
+	var claims []Action
+	for _, name := range []string{"free", "taken", "shared", "two-1", "two-2", "deleted", "unscheduled", "ended", "terminating", "strangers", "failed"} {
+		claims = append(claims, deviceClaim(name, claimFinalizer))
+	}
+	claims = append(claims, deviceClaim("bare", ""), deviceClaim("idle", claimFinalizer+", annotations: {a: b}"), allocate("idle"),
+		deviceClaim("other-finalizer", "finalizers: [faults.kcmd.dev/hold, resource.kubernetes.io/delete-protection]"))
+	const strangers = `{"status":{"reservedFor":[{"resource":"pods","name":"ghost","uid":"00000000-0000-4000-8000-000000000001"},{"apiGroup":"example.com","resource":"things","name":"thing","uid":"00000000-0000-4000-8000-000000000002"},{"apiGroup":"scheduling.k8s.io","resource":"podgroups","name":"group","uid":"00000000-0000-4000-8000-000000000003"}]}}`
+	return Scenario{
+		Name: "claims-reserved", Bare: true, Controllers: onlyClaims,
+		Kinds:  []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
+		Before: claims,
+		Steps: []Step{
+			{
+				"pods use claims, some past the scheduler",
+				[]Action{
+					at("on-free", "free"), allocate("shared"), at("on-shared", "shared"), at("also-on-shared", "shared"), allocate("two-1"), allocate("two-2"), at("on-two", "two-1", "two-2"),
+					waits("taker", "taken"), allocate("taken", "taker"), at("on-taken", "taken"), waits("on-unscheduled", "unscheduled"), allocate("unscheduled", "on-unscheduled"),
+					at("on-ended", "ended"), allocate("ended", "on-ended"), at("on-failed", "failed"), allocate("failed", "on-failed"),
+					at("on-terminating", "terminating"), allocate("terminating", "on-terminating"), at("on-deleted", "deleted"), allocate("deleted", "on-deleted"), at("on-other", "other-finalizer"), allocate("other-finalizer", "on-other"),
+					allocate("strangers"), PatchStatus("resourceclaims", "strangers", strangers), at("on-missing", "not-there", "bare"), allocate("bare"),
+				},
+				[]Condition{
+					reservedFor("shared", "on-shared also-on-shared"), reservedFor("two-1", "on-two"), reservedFor("two-2", "on-two"), reservedFor("taken", "taker on-taken"), reservedFor("free", ""), reservedFor("strangers", "thing group"),
+				},
+			},
+			{
+				"pods end in all ways",
+				[]Action{
+					PatchStatus("pods", "on-ended", `{"status":{"phase":"Succeeded"}}`), PatchStatus("pods", "on-failed", `{"status":{"phase":"Failed"}}`), remove("pods", "on-unscheduled"), remove("pods", "on-terminating"),
+					remove("resourceclaims", "deleted"), remove("resourceclaims", "other-finalizer"), remove("pods", "also-on-shared"), release("also-on-shared"), remove("resourceclaims", "idle"), remove("resourceclaims", "free"),
+				},
+				[]Condition{
+					reservedFor("ended", ""), Has("resourceclaims", "ended", "{.status.allocation}", "", "{.metadata.finalizers}", ""), Has("resourceclaims", "failed", "{.status.allocation}", ""),
+					reservedFor("unscheduled", ""), reservedFor("terminating", "on-terminating"), reservedFor("deleted", "on-deleted"), reservedFor("shared", "on-shared"), Gone("resourceclaims", "idle"), Gone("resourceclaims", "free"),
+				},
+			},
+			{
+				"the rest ends",
+				[]Action{
+					remove("pods", "on-deleted"), release("on-deleted"), remove("pods", "on-terminating"), release("on-terminating"), PatchStatus("pods", "on-other", `{"status":{"phase":"Failed"}}`), Rest(time.Second),
+				},
+				[]Condition{Gone("resourceclaims", "deleted"), reservedFor("terminating", ""), Has("resourceclaims", "other-finalizer", "{.metadata.finalizers[*]}", "faults.kcmd.dev/hold")},
+			},
+		},
+	}
+}
