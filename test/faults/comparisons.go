@@ -7,5 +7,6 @@ import "slices"
 func Comparisons() []Scenario {
 	return slices.Concat(
 		[]Scenario{},
+		identityComparisons(),
 	)
 }
