@@ -9,5 +9,6 @@ func Comparisons() []Scenario {
 		jobsComparisons(),
 		workloadComparisons(),
 		nodesComparisons(),
+		identityComparisons(),
 	)
 }

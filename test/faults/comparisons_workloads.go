@@ -69,25 +69,6 @@ func createAll(kind string, all ...workload) Action {
 // bySide selects the objects of createAll.
 const bySide = "side=by-side"
 
-// PatchAll changes all objects that a selector of labels selects by a JSON merge patch, or a subresource of them.
-func PatchAll(resource, labels, patch string, subresources ...string) Action {
-	return func(ctx context.Context, w *world) error {
-		client, list, err := w.selected(ctx, resource, labels)
-		if err != nil {
-			return err
-		}
-		if len(list.Items) == 0 {
-			return fmt.Errorf("no object of %s has the labels %s", resource, labels)
-		}
-		for i := range list.Items {
-			if _, err := client.Patch(ctx, list.Items[i].GetName(), types.MergePatchType, []byte(w.fill(patch)), metav1.PatchOptions{}, subresources...); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 // Own makes an object the controller of another one.
 func Own(resource, name, ownerResource, owner string) Action {
 	return func(ctx context.Context, w *world) error {

@@ -68,11 +68,11 @@ func deploymentsRolling() Scenario {
 				)},
 				everyone(Has("deployments", "paused", "{.status.conditions[?(@.type=='Progressing')].reason}", "DeploymentPaused")),
 			},
-			{"roll out", []Action{PatchAll("deployments", bySide, newImage)}, everyone()},
+			{"roll out", []Action{PatchEach("deployments", bySide, newImage)}, everyone()},
 			{
 				"roll out something else, and resume",
 				[]Action{
-					PatchAll("deployments", bySide, `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
+					PatchEach("deployments", bySide, `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
 					Patch("deployments", "paused", `{"spec":{"paused":false}}`),
 				},
 				everyone(complete(2, "paused")...),
@@ -80,7 +80,7 @@ func deploymentsRolling() Scenario {
 			{
 				"scale, and pause",
 				[]Action{
-					PatchAll("deployments", bySide, `{"spec":{"replicas":3}}`),
+					PatchEach("deployments", bySide, `{"spec":{"replicas":3}}`),
 					Patch("deployments", "paused", `{"spec":{"paused":true,"replicas":1}}`),
 				},
 				append(complete(3, append(append([]string{"zero"}, one...), two...)...), complete(1, "paused")...),

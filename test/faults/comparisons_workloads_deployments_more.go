@@ -56,7 +56,7 @@ func deploymentsDenied() Scenario {
 				[]Action{
 					Patch("deployments", "nosets", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`), Patch("deployments", "nosetsendless", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`),
 					Patch("deployments", "nopods", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`), Patch("deployments", "broken", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`),
-					PatchAll("pods", "denied=delete-pods", `{"metadata":{"labels":{"denied":"other"}}}`),
+					PatchEach("pods", "denied=delete-pods", `{"metadata":{"labels":{"denied":"other"}}}`),
 				},
 				append(append(complete(2, "nosets", "nosetsendless", "nopods", "broken", "recreated"), complete(1, "nodeletion")...), progress("nopods", "NewReplicaSetAvailable"), progress("broken", "NewReplicaSetAvailable")),
 			},

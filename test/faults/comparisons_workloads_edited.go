@@ -46,7 +46,7 @@ func deploymentsEdited() Scenario {
 			{
 				"roll out while pods linger, and edit",
 				[]Action{
-					PatchAll("pods", "app=recreating", linger), PatchAll("pods", "app=replacing", linger), PatchAll("pods", "app=scaled", linger),
+					PatchEach("pods", "app=recreating", linger), PatchEach("pods", "app=replacing", linger), PatchEach("pods", "app=scaled", linger),
 					Patch("deployments", "recreating", newImage), Patch("deployments", "replacing", newImage), Patch("deployments", "scaled", `{"spec":{"replicas":0}}`), Patch("deployments", "history", newImage),
 					Patch("deployments", "deadline", `{"spec":{"progressDeadlineSeconds":2147483647}}`), Patch("deployments", "undated", `{"spec":{"progressDeadlineSeconds":600}}`), Patch("deployments", "later", `{"spec":{"minReadySeconds":1}}`),
 					Patch("deployments", "switching", `{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null},"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`),
@@ -60,7 +60,7 @@ func deploymentsEdited() Scenario {
 			{
 				"let the pods go, and edit the template twice",
 				[]Action{
-					PatchAll("pods", "app=recreating", letGo), PatchAll("pods", "app=scaled", letGo), Patch("deployments", "history", `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
+					PatchEach("pods", "app=recreating", letGo), PatchEach("pods", "app=scaled", letGo), Patch("deployments", "history", `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
 					Patch("deployments", "never", `{"spec":{"minReadySeconds":0}}`), Patch("deployments", "later", `{"spec":{"revisionHistoryLimit":0,"minReadySeconds":0,"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`),
 				},
 				append(complete(2, "recreating"), append(complete(1, "history", "never", "later"), terminating("scaled", "0"), Count("replicasets", "app=later", 1))...),
@@ -68,7 +68,7 @@ func deploymentsEdited() Scenario {
 			{
 				"shorten the history, and count on from another revision",
 				[]Action{
-					Patch("deployments", "history", `{"spec":{"revisionHistoryLimit":1}}`), PatchAll("replicasets", "app=undated", `{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"8"}}}`),
+					Patch("deployments", "history", `{"spec":{"revisionHistoryLimit":1}}`), PatchEach("replicasets", "app=undated", `{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"8"}}}`),
 					Delete("deployments", "expressive", metav1.DeletePropagationForeground), Delete("deployments", "back", metav1.DeletePropagationBackground),
 				},
 				append(complete(1, "undated"), Has("deployments", "undated", `{.metadata.annotations.deployment\.kubernetes\.io/revision}`, "8"), Count("replicasets", "app=history", 2), Gone("deployments", "back")),
@@ -116,7 +116,7 @@ func workloadsNamed() Scenario {
 			},
 			{
 				"roll out",
-				[]Action{PatchAll("deployments", bySide, newImage), PatchAll("daemonsets", bySide, newImage), PatchAll("statefulsets", bySide, newImage)},
+				[]Action{PatchEach("deployments", bySide, newImage), PatchEach("daemonsets", bySide, newImage), PatchEach("statefulsets", bySide, newImage)},
 				append(append(available("deployments", "deployment-46", "deployment-58", "deployment-63", "deployment-100", "deployment-253"), available("daemonsets", "daemonset-52", "daemonset-63", "daemonset-230")...),
 					Values("deployments", bySide, "{.status.updatedReplicas}", "1 1 1 1 1"), Values("statefulsets", "app=statefulset-52", "{.status.updatedReplicas}", "1"), Values("daemonsets", bySide, "{.status.updatedNumberScheduled}", "1 1 1")),
 			},

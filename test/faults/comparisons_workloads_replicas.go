@@ -92,9 +92,9 @@ func replicasClaiming(kind string) Scenario {
 				[]Action{
 					Patch("pods", "orphan", `{"metadata":{"labels":{"app":"released"}}}`), // it is replaced
 					Create(barePod("late", "app: surplus", "")),                           // somebody has to go
-					PatchAll("pods", "app=plain", evicted, "status"),
-					PatchAll("pods", "app=first", hasSucceeded, "status"),
-					PatchAll("pods", "app=slow", unready, "status"),
+					PatchEach("pods", "app=plain", evicted, "status"),
+					PatchEach("pods", "app=first", hasSucceeded, "status"),
+					PatchEach("pods", "app=slow", unready, "status"),
 					Patch("pods", "leaving", letGo),
 					Patch(resource, "first", `{"spec":{"template":{"metadata":{"labels":{"even":"more"}}}}}`),
 					Patch(resource, "never", `{"spec":{"minReadySeconds":0}}`),
@@ -110,9 +110,9 @@ func replicasClaiming(kind string) Scenario {
 			{
 				"scale, and hold pods",
 				[]Action{
-					PatchAll("pods", "app=never", `{"metadata":{"finalizers":["example.com/hold"]}}`),
-					PatchAll("pods", "app=stuck", `{"metadata":{"finalizers":["example.com/hold"]}}`),
-					PatchAll(resource, bySide+",app!=adopting", `{"spec":{"replicas":1}}`), // of those, chance would choose one
+					PatchEach("pods", "app=never", `{"metadata":{"finalizers":["example.com/hold"]}}`),
+					PatchEach("pods", "app=stuck", `{"metadata":{"finalizers":["example.com/hold"]}}`),
+					PatchEach(resource, bySide+",app!=adopting", `{"spec":{"replicas":1}}`), // of those, chance would choose one
 				},
 				[]Condition{
 					Has(resource, "never", "{.status.replicas}", "1"), Has(resource, "stuck", "{.status.replicas}", "1"), Has(resource, "zero", "{.status.availableReplicas}", "1"),

@@ -65,19 +65,19 @@ func setsRolling() Scenario {
 			},
 			{
 				"roll out",
-				[]Action{PatchAll("statefulsets", bySide, newImage)},
+				[]Action{PatchEach("statefulsets", bySide, newImage)},
 				append(updated(2, complete...), part("part", 2, 1), part("far", 2, 0), part("fifthpart", 2, 1), part("ondelete", 2, 0)),
 			},
 			{
 				"scale out",
-				[]Action{PatchAll("statefulsets", bySide, `{"spec":{"replicas":3}}`), Delete("pods", "ondelete-1", metav1.DeletePropagationBackground), Delete("pods", "far-0", metav1.DeletePropagationBackground)},
+				[]Action{PatchEach("statefulsets", bySide, `{"spec":{"replicas":3}}`), Delete("pods", "ondelete-1", metav1.DeletePropagationBackground), Delete("pods", "far-0", metav1.DeletePropagationBackground)},
 				append(updated(3, append([]string{"zero"}, complete...)...),
 					part("part", 3, 2), part("fifthpart", 3, 2), Has("statefulsets", "far", "{.status.availableReplicas}", "3"), Has("statefulsets", "ondelete", "{.status.availableReplicas}", "3", "{.status.updatedReplicas}", "2")),
 			},
 			{
 				"roll out something else, without partitions",
 				[]Action{
-					PatchAll("statefulsets", bySide, `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
+					PatchEach("statefulsets", bySide, `{"spec":{"template":{"metadata":{"annotations":{"a":"b"}}}}}`),
 					Patch("statefulsets", "part", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}`),
 					Patch("statefulsets", "far", `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`),
 					Patch("statefulsets", "fifthpart", `{"spec":{"updateStrategy":{"rollingUpdate":null}}}`),
@@ -86,13 +86,13 @@ func setsRolling() Scenario {
 			},
 			{
 				"roll back",
-				[]Action{PatchAll("statefulsets", bySide, `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"web","image":"web:1"}]}}}}`)},
+				[]Action{PatchEach("statefulsets", bySide, `{"spec":{"template":{"metadata":{"annotations":null},"spec":{"containers":[{"name":"web","image":"web:1"}]}}}}`)},
 				updated(3, append([]string{"part", "fifthpart", "zero"}, complete...)...),
 			},
 			{
 				"scale in, move and delete",
 				[]Action{
-					PatchAll("statefulsets", bySide, `{"spec":{"replicas":1}}`), Patch("statefulsets", "fifth", `{"spec":{"ordinals":{"start":6}}}`),
+					PatchEach("statefulsets", bySide, `{"spec":{"replicas":1}}`), Patch("statefulsets", "fifth", `{"spec":{"ordinals":{"start":6}}}`),
 					Patch("statefulsets", "ordered", `{"spec":{"ordinals":{"start":1}}}`), Delete("statefulsets", "short", metav1.DeletePropagationForeground), Delete("statefulsets", "slow", metav1.DeletePropagationBackground),
 				},
 				append(updated(1, "parallel", "fifth", "ordered", "forgetful", "zero"), Has("statefulsets", "part", "{.status.replicas}", "1"), Gone("statefulsets", "slow")),
@@ -125,10 +125,10 @@ func setsUnavailable() Scenario {
 				)},
 				updated(4, append([]string{"part"}, names...)...),
 			},
-			{"roll out", []Action{PatchAll("statefulsets", bySide, newImage)}, append(updated(4, names...), Has("statefulsets", "part", "{.status.availableReplicas}", "4", "{.status.updatedReplicas}", "2"))},
+			{"roll out", []Action{PatchEach("statefulsets", bySide, newImage)}, append(updated(4, names...), Has("statefulsets", "part", "{.status.availableReplicas}", "4", "{.status.updatedReplicas}", "2"))},
 			{
 				"roll out what does not become ready",
-				[]Action{PatchAll("statefulsets", bySide, `{"spec":{"template":{"metadata":{"labels":{"stuck":"here"}}}}}`)},
+				[]Action{PatchEach("statefulsets", bySide, `{"spec":{"template":{"metadata":{"labels":{"stuck":"here"}}}}}`)},
 				[]Condition{
 					Has("statefulsets", "two", "{.status.updatedReplicas}", "2", "{.status.readyReplicas}", "2"), Has("statefulsets", "half", "{.status.updatedReplicas}", "2", "{.status.readyReplicas}", "2"),
 					Has("statefulsets", "few", "{.status.updatedReplicas}", "1", "{.status.readyReplicas}", "3"), Has("statefulsets", "part", "{.status.updatedReplicas}", "2", "{.status.readyReplicas}", "2"),
@@ -182,7 +182,7 @@ func setsClaims() Scenario {
 			{
 				"scale in, and edit a policy",
 				[]Action{
-					PatchAll("statefulsets", bySide+",app!=edited", `{"spec":{"replicas":1}}`),
+					PatchEach("statefulsets", bySide+",app!=edited", `{"spec":{"replicas":1}}`),
 					Patch("statefulsets", "edited", `{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}}`),
 				},
 				append(updated(1, names...), Count("persistentvolumeclaims", "app=keep", 4), Count("persistentvolumeclaims", "app=scaled", 2), Count("persistentvolumeclaims", "app=deleted", 4), Gone("persistentvolumeclaims", "data-both-1"), Count("persistentvolumeclaims", "app=both", 1), Count("persistentvolumeclaims", "app=owned", 1),
@@ -190,7 +190,7 @@ func setsClaims() Scenario {
 			},
 			{
 				"scale out again",
-				[]Action{PatchAll("statefulsets", bySide, `{"spec":{"replicas":2}}`)},
+				[]Action{PatchEach("statefulsets", bySide, `{"spec":{"replicas":2}}`)},
 				append(updated(2, append([]string{"owned", "edited"}, names...)...), Count("persistentvolumeclaims", "app=scaled", 4)),
 			},
 			{

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
 	"kcmd.dev/test/controlplane"
@@ -73,6 +75,11 @@ func newWorld(t *testing.T, plane *controlplane.ControlPlane, s *Scenario) *worl
 		client:    must.Get(dynamic.NewForConfig(config))(t),
 		mapper:    mapperOf(plane),
 		namespace: namespace,
+		as: func(user string, groups ...string) (kubernetes.Interface, error) {
+			config := plane.AdminConfig()
+			config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+			return kubernetes.NewForConfig(config)
+		},
 	}
 }
 

@@ -103,14 +103,14 @@ func prune(o *unstructured.Unstructured) {
 		o.SetAnnotations(nil)
 	}
 	if token, _, err := unstructured.NestedString(o.Object, "data", corev1.ServiceAccountTokenKey); err == nil && token != "" {
-		_ = unstructured.SetNestedField(o.Object, "TOKEN", "data", corev1.ServiceAccountTokenKey) // it is signed for a time
+		_ = unstructured.SetNestedField(o.Object, describeToken(token), "data", corev1.ServiceAccountTokenKey)
 	}
 	for _, field := range []string{"observedGeneration", "resourceVersion"} {
 		unstructured.RemoveNestedField(o.Object, "status", field)
 	}
 	unstructured.RemoveNestedField(o.Object, "spec", "claimRef", "resourceVersion")
-	if _, issued, err := unstructured.NestedString(o.Object, "status", "certificate"); err == nil && issued {
-		_ = unstructured.SetNestedField(o.Object, "CERTIFICATE", "status", "certificate") // it is an object
+	if text, issued, err := unstructured.NestedString(o.Object, "status", "certificate"); err == nil && issued {
+		_ = unstructured.SetNestedField(o.Object, describeCertificate(text), "status", "certificate")
 	}
 	if o.GetKind() == "Pod" {
 		unstructured.RemoveNestedField(o.Object, "spec", "nodeName")

@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"crypto/x509"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -21,7 +23,7 @@ metadata: {name: web-bcdfg, generateName: web-, namespace: faults-1, uid: 111111
 spec: {nodeName: node-1, image: "web:1"}
 status: {podIP: 10.0.0.1, observedGeneration: 2, conditions: [{type: Ready, status: "True", message: web-bcdfg of faults-1}, {type: Bound}],
   addresses: [{ip: 10.0.0.1, name: a}, {ip: 10.0.0.2, name: b}]}
-data: {token: Zmlyc3Q=, namespace: ZmF1bHRzLTE=}
+data: {token: ZTMwLmV5SnVJam9pZUNKOS5jMmxu, namespace: ZmF1bHRzLTE=}
 `
 	const second = `
 kind: Pod
@@ -30,7 +32,7 @@ metadata: {name: web-24567, generateName: web-, namespace: faults-22, uid: 21111
 spec: {nodeName: node-2, image: "web:1"}
 status: {podIP: 10.0.0.2, observedGeneration: 3, conditions: [{type: Bound}, {type: Ready, status: "True", message: web-24567 of faults-22}],
   addresses: [{ip: 10.0.0.1, name: b}, {ip: 10.0.0.2, name: a}]}
-data: {token: c2Vjb25k, namespace: ZmF1bHRzLTIy}
+data: {token: ZTMwLmV5SnVJam9pZUNKOS5ZV0pq, namespace: ZmF1bHRzLTIy}
 `
 	of := func(namespace, text string, edits ...string) state {
 		o := unstructured.Unstructured{}
@@ -80,7 +82,10 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 		t.Errorf("the order of taints differs: %q", d)
 	}
 	const request = "{kind: CertificateSigningRequest, metadata: {name: a}, status: {%s}}"
-	if d := differences(of("requests", fmt.Sprintf(request, "certificate: YQ==")), of("requests", fmt.Sprintf(request, "certificate: Yg=="))); len(d) > 0 {
+	issued := func(number int64) string {
+		return "certificate: " + issuedCertificate(t, func(c *x509.Certificate) { c.SerialNumber = big.NewInt(number) })
+	}
+	if d := differences(of("requests", fmt.Sprintf(request, issued(1))), of("requests", fmt.Sprintf(request, issued(2)))); len(d) > 0 {
 		t.Errorf("certificates differ: %q", d)
 	}
 	if d := differences(of("requests", fmt.Sprintf(request, "certificate: YQ==")), of("requests", fmt.Sprintf(request, ""))); len(d) != 1 {

@@ -24,8 +24,10 @@ import (
 // world is where a scenario takes place: a namespace, and what was created in the cluster beside it since the
 // run began. Runs follow one another, so nobody else creates that.
 type world struct {
-	admin     kubernetes.Interface
-	client    dynamic.Interface
+	admin  kubernetes.Interface
+	client dynamic.Interface
+	// as returns the client of a user that belongs to groups.
+	as        func(user string, groups ...string) (kubernetes.Interface, error)
 	mapper    meta.RESTMapper
 	namespace string
 	// before are the names of the cluster-scoped objects of the kinds of the scenario that existed before the
