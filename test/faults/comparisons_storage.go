@@ -19,7 +19,7 @@ import (
 func storageComparisons() []Scenario {
 	return []Scenario{
 		volumeMatching(), volumePointers(), volumeLosses(),
-		volumeProvisioning(), provisionedHostPaths(), defaultClasses(),
+		volumeProvisioning(), volumeProvisioningOff(), provisionedHostPaths(), defaultClasses(),
 		volumeReclaiming(), volumeRecycling(),
 		volumeSources(), volumeMoves(), volumeAttachFailures(),
 		volumeExpansion(), storageProtection(), ephemeralVolumes(), volumeLabels(),

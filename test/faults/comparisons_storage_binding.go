@@ -9,6 +9,9 @@ import (
 	"kcmd.dev/test/integration/harness"
 )
 
+// resizedKey annotates a volume with the size that its file system has.
+const resizedKey = "volume.alpha.kubernetes.io/pre-resize-capacity"
+
 // volumeMatching is about which volumes claims get that name none.
 func volumeMatching() Scenario {
 	const many, sizes = "capacity: {storage: 1Gi}, storageClassName: modes, ", "accessModes: [ReadWriteOnce], storageClassName: sizes, "
@@ -19,12 +22,12 @@ func volumeMatching() Scenario {
 	of := func(class string) string { return asks + "storageClassName: " + class }
 	names := []string{
 		"size-1", "size-2", "size-5", "mode-rwo", "mode-rox", "mode-rwx", "mode-both", "mode-pod", "wide", "narrow",
-		"gold", "silver", "raw", "filed", "fast", "plain", "old", "none", "none-3", "local", "with-more",
+		"gold", "silver", "raw", "filed", "fast", "plain", "old", "none", "none-3", "local", "resized", "resized-badly",
 	}
 	matched := map[string]string{
 		"size-1": "one", "size-2": "between", "mode-rwo": "rwo", "mode-rox": "rox", "mode-rwx": "rwx", "mode-both": "both",
 		"mode-pod": "pod", "narrow": "tight", "gold": "wants-gold", "silver": "wants-other", "raw": "block", "filed": "file",
-		"fast": "quick", "plain": "unhurried", "old": "legacy", "none": "unclassed", "none-3": "nil-class", "local": "near", "with-more": "more",
+		"fast": "quick", "plain": "unhurried", "old": "legacy", "none": "unclassed", "none-3": "nil-class", "local": "near", "resized": "shrunk", "resized-badly": "unshrunk",
 	}
 	var all []Condition
 	for volume, claim := range matched {
@@ -60,7 +63,8 @@ func volumeMatching() Scenario {
 					driven("old", "annotations: {volume.beta.kubernetes.io/storage-class: old}", on("other")),
 					driven("none", "", small),
 					driven("none-3", "", "accessModes: [ReadWriteOnce], capacity: {storage: 3Gi}"),
-					driven("with-more", "", "accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, storageClassName: more"),
+					driven("resized", annotated(resizedKey, "1536Mi"), "accessModes: [ReadWriteOnce], capacity: {storage: 2Gi}, storageClassName: resized"),
+					driven("resized-badly", annotated(resizedKey, "many"), "accessModes: [ReadWriteOnce], capacity: {storage: 2Gi}, storageClassName: badly"),
 					volumeText("local", "", on("near")+", local: {path: /mnt}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [elsewhere]}]}]}}"),
 				)},
 				[]Condition{phases(volumeResource, "Available", names...)},
@@ -86,7 +90,7 @@ func volumeMatching() Scenario {
 					claimText("unclassed", "", asks+`storageClassName: ""`),
 					claimText("nil-class", "", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}"),
 					claimText("near", "", of("near")),
-					claimText("more", "", of("more")),
+					claimText("shrunk", "", of("resized")), claimText("unshrunk", "", of("badly")),
 					claimText("free", "", `accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Ti}}, storageClassName: ""`),
 					claimText("nil-huge", "", "accessModes: [ReadWriteOnce], resources: {requests: {storage: 3Ti}}"),
 				)},

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -253,6 +254,7 @@ func ephemeralVolumes() Scenario {
 				[]Action{
 					Create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: claims}, spec: {hard: {persistentvolumeclaims: 1}}}"),
 					PatchStatus("resourcequotas", "claims", `{"status":{"hard":{"persistentvolumeclaims":"1"},"used":{"persistentvolumeclaims":"1"}}}`),
+					Wait(2 * time.Second), // admission reads quotas from a cache
 					Create(pod("refused", volume("data", spec))),
 				},
 				[]Condition{Told("pods", "refused", "FailedBinding", "exceeded quota")},

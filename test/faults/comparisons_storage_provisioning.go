@@ -160,6 +160,7 @@ func volumeProvisioning() Scenario {
 				[]Action{
 					Patch(volumeResource, "external-block", `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`),
 					deletes(claimResource, "external", "external-block", "waiting-selected", "waiting", "aws"),
+					Repeat(Check(allGone(claimResource, "external", "external-block", "waiting-selected", "waiting", "aws"))),
 					Delete("storageclasses", "rbd", metav1.DeletePropagationBackground), Delete("storageclasses", "waiting", metav1.DeletePropagationBackground),
 				},
 				[]Condition{
@@ -187,6 +188,39 @@ func without1(texts []string, one string) []string {
 	return rest
 }
 
+// volumeProvisioningOff is about claims of classes when no volume is provisioned.
+func volumeProvisioningOff() Scenario {
+	return Scenario{
+		Name:        "volume-provisioning-off",
+		Bare:        true,
+		Controllers: withBinder,
+		Configure: func(c *manager.Config) {
+			binderSettings(c)
+			off := false
+			c.Controllers.PersistentVolumeBinder.DynamicProvisioning = &off
+		},
+		Flags: append([]string{"--enable-dynamic-provisioning=false"}, binderFlags...),
+		Kinds: []schema.GroupVersionResource{volumes, claims, storageClasses},
+		Steps: []Step{
+			{
+				"claim volumes",
+				[]Action{CreateAll(
+					classText("external", csiDriver, ""), classText("waiting", csiDriver, "volumeBindingMode: WaitForFirstConsumer"), classText("directory", "kubernetes.io/host-path", ""),
+					claimText("external", "", asks+"storageClassName: external"), claimText("waiting", "", asks+"storageClassName: waiting"),
+					claimText("selected", annotated(selectedKey, "node-a"), asks+"storageClassName: waiting"), claimText("directory", "", asks+"storageClassName: directory"),
+					claimText("missing", "", asks+"storageClassName: missing"), claimText("none", "", asks),
+					claimText("old", annotated(provisionerKey, "kubernetes.io/cinder"), asks+"storageClassName: external"),
+				)},
+				[]Condition{
+					Told(claimResource, "waiting", "WaitForFirstConsumer", ""), Told(claimResource, "none", "FailedBinding", ""),
+					Has(claimResource, "old", `{.metadata.annotations.pv\.kubernetes\.io/migrated-to}`, "cinder.csi.openstack.org"),
+				},
+			},
+			{"bring one", []Action{Provision("external", "external", "", small+"storageClassName: external")}, bound("external", "external")},
+		},
+	}
+}
+
 // provisionedHostPaths is about directories that the manager makes itself.
 func provisionedHostPaths() Scenario {
 	of := func(class string) string { return asks + "storageClassName: " + class }
@@ -208,12 +242,12 @@ func provisionedHostPaths() Scenario {
 				[]Action{
 					attachable("node-a"),
 					CreateAll(
-						classText("directory", plugin, ""), classText("retained", plugin, "reclaimPolicy: Retain"), classText("recycled", plugin, "reclaimPolicy: Recycle"),
+						classText("directory", plugin, ""), classText("retained", plugin, "reclaimPolicy: Retain"),
 						classText("options", plugin, "mountOptions: [ro, noatime]"), classText("parameters", plugin, "parameters: {any: thing}"),
 						classText("waiting", plugin, "volumeBindingMode: WaitForFirstConsumer"), classText("default", plugin, ""),
 						claimText("directory", "labels: {app: web}", of("directory")),
 						claimText("many", "", "accessModes: [ReadWriteMany, ReadWriteOnce], resources: {requests: {storage: 1500Mi}}, storageClassName: directory"),
-						claimText("retained", "", of("retained")), claimText("recycled", "", of("recycled")), claimText("options", "", of("options")), claimText("parameters", "", of("parameters")),
+						claimText("retained", "", of("retained")), claimText("options", "", of("options")), claimText("parameters", "", of("parameters")),
 						claimText("block", "", of("directory")+", volumeMode: Block"),
 						claimText("source", "", of("directory")+", dataSource: {kind: PersistentVolumeClaim, name: directory}"),
 						claimText("selector", "", of("directory")+", selector: {matchLabels: {no: such}}"),
@@ -224,8 +258,8 @@ func provisionedHostPaths() Scenario {
 					),
 				},
 				[]Condition{
-					phases(claimResource, "Bound", "directory", "many", "retained", "recycled", "parameters", "selector", "selected"),
-					ToldAll(claimResource, "ProvisioningSucceeded", "", "directory", "many", "retained", "recycled", "parameters", "selector", "selected"),
+					phases(claimResource, "Bound", "directory", "many", "retained", "parameters", "selector", "selected"),
+					ToldAll(claimResource, "ProvisioningSucceeded", "", "directory", "many", "retained", "parameters", "selector", "selected"),
 					ToldAll(claimResource, "ProvisioningFailed", "", "options", "block", "source", "astray"),
 					Told(claimResource, "waits", "WaitForFirstConsumer", ""),
 				},
@@ -238,7 +272,7 @@ func provisionedHostPaths() Scenario {
 				},
 				[]Condition{
 					allGone(claimResource, "directory", "retained"), phases(claimResource, "Bound", "waits"),
-					Values(volumeResource, "", "{.status.phase}", "Bound Bound Bound Bound Bound Bound Released"),
+					Values(volumeResource, "", "{.status.phase}", "Bound Bound Bound Bound Bound Pending Released"),
 				},
 			},
 		},
