@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +41,7 @@ func attachers() []func(context.Context, *world) error {
 	return all
 }
 
-// disk creates a volume, a claim of its name, and binds them. The spec of the volume has its size, its class and its source.
+// disk creates a volume and a claim of its name, and binds them.
 func disk(name, mode, source string) Action {
 	return func(ctx context.Context, w *world) error {
 		const more = "storageClassName: disks, "
@@ -59,7 +58,7 @@ func disk(name, mode, source string) Action {
 	}
 }
 
-// of is a source of a driver.
+// ofDriver is the source of a volume of a driver.
 func ofDriver(driver, handle string) string {
 	return fmt.Sprintf("csi: {driver: %s, volumeHandle: %s}", driver, handle)
 }
@@ -71,12 +70,7 @@ func beats(node string) Action {
 	}
 }
 
-// showsAll is that the status of a node names these volumes as attached, in any order.
-func showsAll(node string, volumes ...string) Condition {
-	return Values("nodes", "name="+node, "{.status.volumesAttached[*].name}", strings.Join(volumes, " "))
-}
-
-// isAttached is that the status of a node names a volume of the driver as attached, or that it does not.
+// isAttached is that the status of a node names volumes as attached, or that it names none of them.
 func isAttached(node string, attached bool, names ...string) Condition {
 	return func(ctx context.Context, w *world) error {
 		n, err := w.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -96,7 +90,7 @@ func isAttached(node string, attached bool, names ...string) Condition {
 	}
 }
 
-// unique are the names that volumes of the driver have on nodes.
+// unique are the names that volumes of a driver have on nodes.
 func unique(driver string, handles ...string) []string {
 	var all []string
 	for _, handle := range handles {

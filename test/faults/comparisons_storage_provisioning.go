@@ -57,14 +57,14 @@ func unscheduled(name, volume string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: web, image: "web:1"}], volumes: [{name: data, %s}]}}`, name, volume)
 }
 
-// uses is a volume of a pod that is a claim.
+// usesClaim is a volume of a pod that is a claim.
 func usesClaim(name string) string { return "persistentVolumeClaim: {claimName: " + name + "}" }
 
 // volumeProvisioning is about claims that wait for external provisioners, for pods, or for classes.
 func volumeProvisioning() Scenario {
 	of := func(class string) string { return asks + "storageClassName: " + class }
 	const waits = "volumeBindingMode: WaitForFirstConsumer"
-	both2 := func(provisioner string) []string {
+	inBothKeys := func(provisioner string) []string {
 		return []string{provisionerKey, provisioner, betaProvisionerKey, provisioner}
 	}
 	first := []string{
@@ -76,7 +76,7 @@ func volumeProvisioning() Scenario {
 		claimText("external-slow", "", of("external")+", volumeAttributesClassName: slow"),
 		claimText("external-stale", annotated(migratedKey, "old.example.com"), of("external")),
 		claimText("external-known", annotated(provisionerKey, csiDriver), of("external")),
-		claimText("external-moved", annotated(both2("other.example.com")...), of("external")),
+		claimText("external-moved", annotated(inBothKeys("other.example.com")...), of("external")),
 		claimText("external-legacy", annotated("volume.beta.kubernetes.io/storage-class", "external"), asks),
 		claimText("external-source", "", of("external")+", dataSource: {kind: PersistentVolumeClaim, name: external}"),
 		claimText("external-selector", "", of("external")+", selector: {matchLabels: {no: such}}"),
@@ -100,7 +100,7 @@ func volumeProvisioning() Scenario {
 		first = append(first,
 			classText(one.short, one.plugin, ""), classText(one.short+"-waits", one.plugin, waits),
 			claimText(one.short, "", of(one.short)), claimText(one.short+"-waits", "", of(one.short+"-waits")),
-			claimText(one.short+"-old", annotated(both2(one.plugin)...), of("missing")),
+			claimText(one.short+"-old", annotated(inBothKeys(one.plugin)...), of("missing")),
 		)
 		migrated, migratedWait = append(migrated, one.short), append(migratedWait, one.short+"-waits")
 	}
@@ -119,7 +119,7 @@ func volumeProvisioning() Scenario {
 				[]Action{
 					Create(unscheduled("ended", usesClaim("waiting-ended"))), PatchStatus("pods", "ended", `{"status":{"phase":"Succeeded"}}`),
 					podClaiming("runs", "node-a", "waiting-scheduled"),
-					CreateAll(without1(first, unscheduled("ended", usesClaim("waiting-ended")))...),
+					CreateAll(textsWithout(first, unscheduled("ended", usesClaim("waiting-ended")))...),
 				},
 				[]Condition{
 					ToldAll(claimResource, "ExternalProvisioning", csiDriver, "external", "external-block", "external-slow", "external-stale", "external-known",
@@ -177,8 +177,8 @@ func volumeProvisioning() Scenario {
 	}
 }
 
-// without1 returns texts but for one.
-func without1(texts []string, one string) []string {
+// textsWithout returns texts but for one.
+func textsWithout(texts []string, one string) []string {
 	var rest []string
 	for _, text := range texts {
 		if text != one {

@@ -157,9 +157,9 @@ func volumeRecycling() Scenario {
 			c.Controllers.PersistentVolumeBinder.Recycler.NFS.MinimumTimeout = &metav1.Duration{Duration: 100 * time.Second}
 			c.Controllers.PersistentVolumeBinder.Recycler.NFS.TimeoutIncrement = &metav1.Duration{Duration: 7 * time.Second}
 		},
-		Flags: append([]string{"--pv-recycler-minimum-timeout-nfs=100", "--pv-recycler-increment-timeout-nfs=7"}, binderFlags...),
-		Before:      before,
-		Kinds:       []schema.GroupVersionResource{volumes, claims, configMaps, pods},
+		Flags:  append([]string{"--pv-recycler-minimum-timeout-nfs=100", "--pv-recycler-increment-timeout-nfs=7"}, binderFlags...),
+		Before: before,
+		Kinds:  []schema.GroupVersionResource{volumes, claims, configMaps, pods},
 		Steps: []Step{
 			{
 				"release volumes, and empty some",
