@@ -137,7 +137,7 @@ func volumeSources() Scenario {
 		run = append(run, podText("inline-"+name, "node-a", fmt.Sprintf(source, "inline")))
 	}
 	add("csi", "ReadWriteOnce", ofDriver(csiDriver, "csi"))
-	add("csi-same", "ReadWriteOnce", ofDriver(csiDriver, "csi"))
+	setup = append(setup, disk("csi-same", "ReadWriteOnce", ofDriver(csiDriver, "csi")))
 	add("unattached", "ReadWriteOnce", ofDriver("unattached.example.com", "unattached"))
 	add("iscsi", "ReadWriteOnce", "iscsi: "+fmt.Sprintf(target, "disk", 1))
 	add("fc", "ReadWriteOnce", "fc: {targetWWNs: [w1, w2], lun: 3}")
@@ -190,7 +190,7 @@ func volumeSources() Scenario {
 			},
 			{
 				"bind claims",
-				[]Action{bindTo("late", "late"), Repeat(bindTo("ephemeral", "owner-data"))},
+				[]Action{Create(podText("csi-same", "node-a", usesClaim("csi-same"))), bindTo("late", "late"), Repeat(bindTo("ephemeral", "owner-data"))},
 				[]Condition{ToldAll("pods", "SuccessfulAttachVolume", "", "waits", "owner"), isAttached("node-a", true, unique(csiDriver, "csi", "raw", "late", "ephemeral")...)},
 			},
 			{
@@ -220,7 +220,7 @@ func volumeMoves() Scenario {
 		setup = append(setup, disk(name, mode, ofDriver(csiDriver, name)))
 	}
 	setup = append(setup, CreateAll(
-		on("one-a", "node-a", "one"), on("one-a2", "node-a", "one"), on("many-a", "node-a", "many"), on("single-a", "node-a", "single"),
+		on("one-a", "node-a", "one"), on("many-a", "node-a", "many"), on("single-a", "node-a", "single"),
 		on("readers-a", "node-a", "readers"), on("kept-a", "node-a", "kept"), on("ended-a", "node-a", "ended"), on("mixed-a", "node-a", "mixed"),
 		on("out-c", "node-c", "out"), on("lost-b", "node-b", "lost"), on("again-a", "node-a", "again"),
 	))
@@ -264,7 +264,7 @@ func volumeMoves() Scenario {
 			{
 				"release them, and lose nodes",
 				[]Action{
-					uses("node-a"), uses("node-c", "out"), deletes("pods", "one-c", "one-a", "one-a2", "single-a"), deletes("pods", "out-c"), Wait(time.Second),
+					uses("node-a"), uses("node-c", "out"), deletes("pods", "one-c", "one-a", "single-a"), deletes("pods", "out-c"), Wait(time.Second),
 					Check(isAttached("node-c", true, unique(csiDriver, "out")...)),
 					Patch("nodes", "node-c", `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`),
 					Patch(attachmentResource, attachment(csiDriver, "again", "node-a"), `{"metadata":{"annotations":{"example.com/old":"yes"}}}`),
