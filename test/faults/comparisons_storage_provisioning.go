@@ -300,6 +300,7 @@ func defaultClasses() Scenario {
 				"claim volumes without a class",
 				[]Action{CreateAll(
 					driven("unclassed", "", small), class("plain", ""), class("untrue", `annotations: {storageclass.kubernetes.io/is-default-class: "True"}`),
+				), Repeat(Check(phases(volumeResource, "Available", "unclassed"))), CreateAll(
 					claimText("none", "", "accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}"),
 					claimText("chosen", "", asks+"storageClassName: plain"),
 					claimText("empty", "", `accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}, storageClassName: ""`),
