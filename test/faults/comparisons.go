@@ -10,5 +10,6 @@ func Comparisons() []Scenario {
 		workloadComparisons(),
 		nodesComparisons(),
 		identityComparisons(),
+		storageComparisons(),
 	)
 }

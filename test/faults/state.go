@@ -46,7 +46,7 @@ func keyOf(resource string, o *unstructured.Unstructured) string {
 }
 
 // publicName is the name of an object without what the API server has made up of it. That of a VolumeAttachment
-// is the hash of what it attaches, and where.
+// is the hash of what it attaches, and where. That of a provisioned volume has the UID of its claim.
 func publicName(o *unstructured.Unstructured) string {
 	if hashed.MatchString(o.GetName()) {
 		return "csi-*"
@@ -59,7 +59,7 @@ func publicName(o *unstructured.Unstructured) string {
 	if prefix != "" && madeUp.MatchString(strings.TrimPrefix(o.GetName(), prefix)) {
 		return prefix + "*"
 	}
-	return o.GetName()
+	return uidPattern.ReplaceAllString(o.GetName(), "UID")
 }
 
 // stateOf removes from objects, by resource, what differs from run to run.

@@ -77,6 +77,10 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 	if d := differences(one, of("volumeattachments", fmt.Sprintf(attachment, strings.Repeat("b1", 32), "node-b"))); len(d) != 1 {
 		t.Errorf("on another node it differs by %q", d)
 	}
+	const provisioned = "{kind: PersistentVolume, metadata: {name: pvc-%s-2222-3333-4444-555555555555}}"
+	if o := of("persistentvolumes", fmt.Sprintf(provisioned, "11111111")); o[0].key != "persistentvolumes/pvc-UID" {
+		t.Errorf("the key of a provisioned volume is %s", o[0].key)
+	}
 	const node = "{kind: Node, metadata: {name: a}, spec: {taints: [{key: %s}, {key: %s}]}}"
 	if d := differences(of("nodes", fmt.Sprintf(node, "x", "y")), of("nodes", fmt.Sprintf(node, "y", "x"))); len(d) > 0 {
 		t.Errorf("the order of taints differs: %q", d)

@@ -190,6 +190,9 @@ func TestDefaultTemplate(t *testing.T) {
 		container.VolumeMounts[0].Name != "vol" || container.VolumeMounts[0].MountPath != "/scrub" {
 		t.Errorf("got %+v", pod)
 	}
+	if script := container.Args[1]; !strings.HasPrefix(script, "test -e /scrub && ") {
+		t.Errorf("the script is %s", script)
+	}
 }
 
 func TestTemplates(t *testing.T) {

@@ -70,7 +70,7 @@ func (p recyclerPods) deadline(gibibytes int64) time.Duration {
 const gibibyte = 1 << 30
 
 // scrub deletes everything in /scrub, and fails unless it is empty then.
-const scrub = `test -d /scrub && find /scrub -mindepth 1 -delete && test -z "$(ls -A /scrub)" || exit 1`
+const scrub = `test -e /scrub && find /scrub -mindepth 1 -delete && test -z "$(ls -A /scrub)" || exit 1`
 
 // defaultTemplate is the built-in pod.
 func defaultTemplate() *corev1.Pod {
