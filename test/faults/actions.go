@@ -239,3 +239,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// PatchOne changes the first of the objects that a selector of labels selects, by name.
+func PatchOne(resource, labels, patch string) Action {
+	return func(ctx context.Context, w *world) error {
+		_, list, err := w.selected(ctx, resource, labels)
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return fmt.Errorf("no object of %s has the labels %s", resource, labels)
+		}
+		return Patch(resource, list.Items[0].GetName(), patch)(ctx, w)
+	}
+}

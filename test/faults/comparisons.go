@@ -6,6 +6,6 @@ import "slices"
 // say, and much about what has to be the same.
 func Comparisons() []Scenario {
 	return slices.Concat(
-		[]Scenario{},
+		servicesComparisons(),
 	)
 }

@@ -34,6 +34,9 @@ var (
 	addressPattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
 )
 
+// generated is how much of a prefix the API server keeps when it makes up a name.
+const generated = 58
+
 // keyOf is what an object is called in every run.
 func keyOf(resource string, o *unstructured.Unstructured) string {
 	return resource + "/" + publicName(o)
@@ -49,6 +52,7 @@ func publicName(o *unstructured.Unstructured) string {
 	if service := o.GetLabels()[discoveryv1.LabelServiceName]; prefix == "" && service != "" {
 		prefix = service + "-" // an update of a mirrored EndpointSlice leaves generateName out
 	}
+	prefix = prefix[:min(len(prefix), generated)]
 	if prefix != "" && madeUp.MatchString(strings.TrimPrefix(o.GetName(), prefix)) {
 		return prefix + "*"
 	}
@@ -84,7 +88,7 @@ func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (
 }
 
 // unordered are fields whose lists have no order, or one that depends on addresses and made-up names.
-var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses", "reservedFor", "resourceClaimStatuses"}
+var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses", "reservedFor", "resourceClaimStatuses", "subsets"}
 
 // prune removes what counts changes, when the last one was seen, what is encrypted, and where the scheduler put a pod.
 func prune(o *unstructured.Unstructured) {
@@ -108,8 +112,27 @@ func prune(o *unstructured.Unstructured) {
 	if o.GetKind() == "Pod" {
 		unstructured.RemoveNestedField(o.Object, "spec", "nodeName")
 	}
+	if o.GetKind() == "Service" {
+		pruneService(o)
+	}
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels", label)
+	}
+}
+
+// pruneService removes the addresses and ports that the API server chose.
+func pruneService(o *unstructured.Unstructured) {
+	for _, field := range []string{"clusterIP", "clusterIPs", "healthCheckNodePort"} {
+		unstructured.RemoveNestedField(o.Object, "spec", field)
+	}
+	ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports") // one without ports has none to remove
+	for _, port := range ports {
+		if fields, ok := port.(map[string]any); ok {
+			delete(fields, "nodePort")
+		}
+	}
+	if len(ports) > 0 {
+		_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
 	}
 }
 
