@@ -124,4 +124,3 @@ func serviceMirrors() Scenario {
 		},
 	}
 }
-
