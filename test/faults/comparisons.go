@@ -11,5 +11,6 @@ func Comparisons() []Scenario {
 		nodesComparisons(),
 		identityComparisons(),
 		storageComparisons(),
+		servicesComparisons(),
 	)
 }

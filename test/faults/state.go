@@ -91,7 +91,7 @@ func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (
 }
 
 // unordered are fields whose lists have no order, or one that depends on addresses and made-up names.
-var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses", "reservedFor", "resourceClaimStatuses"}
+var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses", "reservedFor", "resourceClaimStatuses", "subsets"}
 
 // prune removes what counts changes, when the last one was seen, what is encrypted, and where the scheduler put a pod.
 func prune(o *unstructured.Unstructured) {
@@ -123,8 +123,27 @@ func prune(o *unstructured.Unstructured) {
 		}
 		_ = unstructured.SetNestedSlice(o.Object, active, "status", "active") // it is an object
 	}
+	if o.GetKind() == "Service" {
+		pruneService(o)
+	}
 	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
 		unstructured.RemoveNestedField(o.Object, "metadata", "labels", label)
+	}
+}
+
+// pruneService removes the addresses and ports that the API server chose.
+func pruneService(o *unstructured.Unstructured) {
+	for _, field := range []string{"clusterIP", "clusterIPs", "healthCheckNodePort"} {
+		unstructured.RemoveNestedField(o.Object, "spec", field)
+	}
+	ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports") // one without ports has none to remove
+	for _, port := range ports {
+		if fields, ok := port.(map[string]any); ok {
+			delete(fields, "nodePort")
+		}
+	}
+	if len(ports) > 0 {
+		_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
 	}
 }
 

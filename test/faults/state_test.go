@@ -96,3 +96,28 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 		t.Errorf("without a certificate it differs by %q", d)
 	}
 }
+
+// The API server chooses addresses and ports of Services, and makes names of a prefix of which it keeps a part.
+func TestStateOfServices(t *testing.T) {
+	of := func(resource, text string) state {
+		o := unstructured.Unstructured{}
+		must.Succeed(t, yaml.Unmarshal([]byte(text), &o.Object))
+		return must.Get(stateOf("faults-1", map[string][]unstructured.Unstructured{resource: {o}}))(t)
+	}
+	const service = "{kind: Service, metadata: {name: a}, spec: {clusterIP: %s, clusterIPs: [%s], healthCheckNodePort: %d, ports: [{port: %d, nodePort: %d}]}}"
+	one := of("services", fmt.Sprintf(service, "'fd00::1'", "'fd00::1'", 30000, 80, 30001))
+	if d := differences(one, of("services", fmt.Sprintf(service, "'fd00::2'", "'fd00::2'", 30002, 80, 30003))); len(d) > 0 {
+		t.Errorf("what was chosen differs: %q", d)
+	}
+	if d := differences(one, of("services", fmt.Sprintf(service, "'fd00::1'", "'fd00::1'", 30000, 81, 30001))); len(d) != 1 {
+		t.Errorf("with another port it differs by %q", d)
+	}
+	long := strings.Repeat("a", longestPrefix)
+	if o := of("endpointslices", fmt.Sprintf("{metadata: {name: %sbcdfg, generateName: %saaaaa-}}", long, long)); o[0].key != "endpointslices/"+long+"*" {
+		t.Errorf("the key of one with a long name is %s", o[0].key)
+	}
+	const subsets = "{kind: Endpoints, metadata: {name: a}, subsets: [{ports: [{port: %d}]}, {ports: [{port: %d}]}]}"
+	if d := differences(of("endpoints", fmt.Sprintf(subsets, 1, 2)), of("endpoints", fmt.Sprintf(subsets, 2, 1))); len(d) > 0 {
+		t.Errorf("the order of subsets differs: %q", d)
+	}
+}
