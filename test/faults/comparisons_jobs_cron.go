@@ -98,16 +98,11 @@ func cronJobsSchedules() Scenario {
 				},
 			},
 			{
-				"change time zones and schedules",
+				// A manager that takes over wakes them, too.
+				"change time zones and schedules, and wake them",
 				[]Action{
 					Patch("cronjobs", "utc", `{"spec":{"timeZone":"Europe/Berlin"}}`), Patch("cronjobs", "plain", fmt.Sprintf(`{"spec":{"schedule":%q}}`, yearly(40))),
 					Patch("cronjobs", "impossible", fmt.Sprintf(`{"spec":{"schedule":%q}}`, yearly(60))), Patch("cronjobs", "deadline", `{"spec":{"jobTemplate":{"metadata":{"labels":{"new":"label"}}}}}`),
-				},
-				nil,
-			},
-			{
-				"wake them",
-				[]Action{
 					Rest(batched), Patch("cronjobs", "utc", `{"metadata":{"labels":{"a":"b"}}}`), Patch("cronjobs", "plain", `{"metadata":{"labels":{"a":"b"}}}`),
 					Patch("cronjobs", "impossible", `{"metadata":{"labels":{"a":"b"}}}`), Patch("cronjobs", "deadline-over", `{"spec":{"startingDeadlineSeconds":null}}`),
 				},

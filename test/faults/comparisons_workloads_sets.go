@@ -90,12 +90,17 @@ func setsRolling() Scenario {
 				updated(3, append([]string{"part", "fifthpart", "zero"}, complete...)...),
 			},
 			{
-				"scale in, move and delete",
+				"scale in and move",
 				[]Action{
 					PatchEach("statefulsets", bySide, `{"spec":{"replicas":1}}`), Patch("statefulsets", "fifth", `{"spec":{"ordinals":{"start":6}}}`),
-					Patch("statefulsets", "ordered", `{"spec":{"ordinals":{"start":1}}}`), Delete("statefulsets", "short", metav1.DeletePropagationForeground), Delete("statefulsets", "slow", metav1.DeletePropagationBackground),
+					Patch("statefulsets", "ordered", `{"spec":{"ordinals":{"start":1}}}`),
 				},
-				append(updated(1, "parallel", "fifth", "ordered", "forgetful", "zero"), Has("statefulsets", "part", "{.status.replicas}", "1"), Gone("statefulsets", "slow")),
+				append(updated(1, "parallel", "fifth", "ordered", "forgetful", "zero", "short", "slow"), Has("statefulsets", "part", "{.status.replicas}", "1")),
+			},
+			{
+				"delete",
+				[]Action{Delete("statefulsets", "short", metav1.DeletePropagationForeground), Delete("statefulsets", "slow", metav1.DeletePropagationBackground)},
+				[]Condition{Gone("statefulsets", "slow")},
 			},
 		},
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
@@ -72,51 +74,35 @@ type play struct {
 // ever.
 func (p *play) perform(ctx context.Context, want *ending) (end ending, err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := p.world.begin(ctx, p.scenario.Kinds); err != nil {
-		cancel()
 		return ending{}, err
 	}
 	if p.seen, err = observe(ctx, p.world, p.scenario.Kinds); err != nil {
-		cancel()
 		return ending{}, err
 	}
+	defer p.seen.stop()
 	began := time.Now()
-	beside := make(chan error, len(p.scenario.Beside)+1)
+	beside, besideContext := errgroup.WithContext(ctx)
+	for _, do := range append(slices.Clone(p.scenario.Beside), p.kubelets) {
+		beside.Go(func() error { return do(besideContext, p.world) })
+	}
 	defer func() {
 		cancel()
-		for range cap(beside) {
-			err = errors.Join(err, <-beside)
+		if failed := beside.Wait(); failed != nil && !errors.Is(failed, context.Canceled) {
+			err = errors.Join(err, failed)
 		}
 		if p.now != nil {
 			err = errors.Join(err, p.now.end())
 		}
-		p.seen.stop()
 	}()
-	for _, do := range append(slices.Clone(p.scenario.Beside), p.kubelets) {
-		go func() {
-			if err := do(ctx, p.world); err != nil && ctx.Err() == nil {
-				beside <- err
-				return
-			}
-			beside <- nil
-		}()
-	}
 	for _, do := range p.scenario.Before {
 		if err := do(ctx, p.world); err != nil {
 			return ending{}, err
 		}
 	}
-	for i, step := range p.scenario.Steps {
-		unasked, err := p.engage(ctx, p.cast(i))
-		if err != nil {
-			return ending{}, fmt.Errorf("%s takes over before step %d: %w", p.cast(i), i+1, err)
-		}
-		for _, change := range unasked {
-			end.unasked = append(end.unasked, fmt.Sprintf("before step %d, by %s: %s", i+1, p.cast(i), change))
-		}
-		if err := p.step(ctx, &step); err != nil {
-			return ending{}, fmt.Errorf("step %d, %s, with %s: %w", i+1, step.Name, p.now.actor, err)
-		}
+	if end.unasked, err = p.script(ctx); err != nil {
+		return ending{}, err
 	}
 	if end.final, end.events, err = p.settle(ctx, began, want); err != nil {
 		return ending{}, err
@@ -126,6 +112,23 @@ func (p *play) perform(ctx context.Context, want *ending) (end ending, err error
 		end.writes = append(end.writes, writesOf(e.writes.Entries())...)
 	}
 	return end, nil
+}
+
+// script does what users do, with the manager whose turn it is. It returns what has changed by takeovers alone.
+func (p *play) script(ctx context.Context) (unasked []string, err error) {
+	for i, step := range p.scenario.Steps {
+		changes, err := p.engage(ctx, p.cast(i))
+		if err != nil {
+			return nil, fmt.Errorf("%s takes over before step %d: %w", p.cast(i), i+1, err)
+		}
+		for _, change := range changes {
+			unasked = append(unasked, fmt.Sprintf("before step %d, by %s: %s", i+1, p.cast(i), change))
+		}
+		if err := p.step(ctx, &step); err != nil {
+			return nil, fmt.Errorf("step %d, %s, with %s: %w", i+1, step.Name, p.now.actor, err)
+		}
+	}
+	return unasked, nil
 }
 
 // settle returns the state and the events when nothing happens any more. It waits for those that are wanted, but not for
@@ -249,10 +252,14 @@ func (p *play) beginOurs(ctx context.Context, e *engagement, kubeconfig string) 
 	}
 	e.stop = m.Stop
 	p.world.leader = func(context.Context) (leader, error) { return m, nil }
-	if err := m.WaitRunning(ctx); err != nil {
+	err = m.WaitRunning(ctx)
+	if err == nil {
+		err = m.Wait(ctx, "the controllers have begun", harness.LoopsBegan)
+	}
+	if err != nil {
 		return errors.Join(err, m.Stop())
 	}
-	return m.Wait(ctx, "the controllers have begun", harness.LoopsBegan)
+	return nil
 }
 
 // configure is what a scenario wants of our manager.

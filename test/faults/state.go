@@ -95,56 +95,51 @@ var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses"
 
 // prune removes what counts changes, when the last one was seen, what is encrypted, and where the scheduler put a pod.
 func prune(o *unstructured.Unstructured) {
-	for _, field := range []string{"uid", "resourceVersion", "generation", "managedFields"} {
-		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	for _, path := range [][]string{
+		{"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "managedFields"},
+		{"metadata", "annotations", corev1.EndpointsLastChangeTriggerTime},
+		{"metadata", "labels", corev1.LabelTopologyZone}, {"metadata", "labels", corev1.LabelTopologyRegion},
+		{"status", "observedGeneration"}, {"status", "resourceVersion"}, {"spec", "claimRef", "resourceVersion"},
+	} {
+		unstructured.RemoveNestedField(o.Object, path...)
 	}
-	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", corev1.EndpointsLastChangeTriggerTime)
 	if len(o.GetAnnotations()) == 0 {
 		o.SetAnnotations(nil)
 	}
-	if token, _, err := unstructured.NestedString(o.Object, "data", corev1.ServiceAccountTokenKey); err == nil && token != "" {
-		_ = unstructured.SetNestedField(o.Object, describeToken(token), "data", corev1.ServiceAccountTokenKey)
-	}
-	for _, field := range []string{"observedGeneration", "resourceVersion"} {
-		unstructured.RemoveNestedField(o.Object, "status", field)
-	}
-	unstructured.RemoveNestedField(o.Object, "spec", "claimRef", "resourceVersion")
-	if text, issued, err := unstructured.NestedString(o.Object, "status", "certificate"); err == nil && issued {
-		_ = unstructured.SetNestedField(o.Object, describeCertificate(text), "status", "certificate")
-	}
-	if o.GetKind() == "Pod" {
+	describe(o, describeToken, "data", corev1.ServiceAccountTokenKey)
+	describe(o, describeCertificate, "status", "certificate")
+	switch o.GetKind() {
+	case "Pod":
 		unstructured.RemoveNestedField(o.Object, "spec", "nodeName")
-	}
-	if active, isList, err := unstructured.NestedSlice(o.Object, "status", "active"); err == nil && isList { // of a CronJob
-		for _, job := range active {
-			if reference, ok := job.(map[string]any); ok {
-				delete(reference, "resourceVersion")
-			}
+	case "Service":
+		for _, field := range []string{"clusterIP", "clusterIPs", "healthCheckNodePort"} {
+			unstructured.RemoveNestedField(o.Object, "spec", field)
 		}
-		_ = unstructured.SetNestedSlice(o.Object, active, "status", "active") // it is an object
-	}
-	if o.GetKind() == "Service" {
-		pruneService(o)
-	}
-	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
-		unstructured.RemoveNestedField(o.Object, "metadata", "labels", label)
+		withoutField(o, "nodePort", "spec", "ports")
+	case "CronJob":
+		withoutField(o, "resourceVersion", "status", "active")
 	}
 }
 
-// pruneService removes the addresses and ports that the API server chose.
-func pruneService(o *unstructured.Unstructured) {
-	for _, field := range []string{"clusterIP", "clusterIPs", "healthCheckNodePort"} {
-		unstructured.RemoveNestedField(o.Object, "spec", field)
+// describe replaces a text by its description, if there is one.
+func describe(o *unstructured.Unstructured, description func(string) string, path ...string) {
+	if text, found, err := unstructured.NestedString(o.Object, path...); err == nil && found && text != "" {
+		_ = unstructured.SetNestedField(o.Object, description(text), path...) // it is in an object
 	}
-	ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports") // one without ports has none to remove
-	for _, port := range ports {
-		if fields, ok := port.(map[string]any); ok {
-			delete(fields, "nodePort")
+}
+
+// withoutField removes a field from the elements of a list, if there is one.
+func withoutField(o *unstructured.Unstructured, field string, path ...string) {
+	list, found, err := unstructured.NestedSlice(o.Object, path...)
+	if err != nil || !found {
+		return
+	}
+	for _, element := range list {
+		if fields, ok := element.(map[string]any); ok {
+			delete(fields, field)
 		}
 	}
-	if len(ports) > 0 {
-		_ = unstructured.SetNestedSlice(o.Object, ports, "spec", "ports")
-	}
+	_ = unstructured.SetNestedSlice(o.Object, list, path...) // it is in an object
 }
 
 // steady returns a copy of a JSON value without times, UIDs, addresses and made-up names. Lists of which the

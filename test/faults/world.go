@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	kcmruntime "kcmd.dev/pkg/runtime"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/await"
 )
 
