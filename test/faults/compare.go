@@ -78,6 +78,17 @@ func compare(want, got *ending) []string {
 	return all
 }
 
+// takeover begins a change that came of a takeover, and says by whom.
+var takeover = regexp.MustCompile(`^(before step \d+), by [^:]+`)
+
+// beyond returns the differences that are not among some others, no matter who took over.
+func beyond(differences, others []string) []string {
+	anonymous := func(difference string) string { return takeover.ReplaceAllString(difference, "$1") }
+	return slices.DeleteFunc(differences, func(d string) bool {
+		return slices.ContainsFunc(others, func(o string) bool { return anonymous(o) == anonymous(d) })
+	})
+}
+
 // unexplained returns the differences that no rule of a specification explains.
 func (s *Scenario) unexplained(differences []string) []string {
 	return slices.DeleteFunc(differences, func(d string) bool {

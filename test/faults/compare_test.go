@@ -58,3 +58,13 @@ func TestOnlyDifferencesOfRulesAreExplained(t *testing.T) {
 		t.Errorf("unexplained is %q", left)
 	}
 }
+
+func TestChangesByRestartsOfUpstreamAreNoDifference(t *testing.T) {
+	t.Parallel()
+	differ := []string{"before step 2, by kcmd: jobs/web differs", "before step 3, by kcmd: jobs/web differs", "missing: jobs/web"}
+	others := []string{"before step 2, by " + string(again) + ": jobs/web differs", "missing: jobs/other"}
+	want := []string{"before step 3, by kcmd: jobs/web differs", "missing: jobs/web"}
+	if left := beyond(differ, others); !slices.Equal(left, want) {
+		t.Errorf("beyond the others is %q, want %q", left, want)
+	}
+}

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,20 @@ func claimsReserved() Scenario {
 	}
 	release := func(pod string) Action { return Patch("pods", pod, `{"metadata":{"finalizers":null}}`) }
 	reservedFor := func(claim, names string) Condition {
-		return Has("resourceclaims", claim, "{.status.reservedFor[*].name}", names)
+		return func(ctx context.Context, w *world) error {
+			o, err := w.client.Resource(resourceClaims).Namespace(w.namespace).Get(ctx, claim, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			text, err := valueAt("{.status.reservedFor[*].name}", o)
+			is, want := strings.Fields(text), strings.Fields(names)
+			slices.Sort(is)
+			slices.Sort(want)
+			if err == nil && !slices.Equal(is, want) {
+				err = fmt.Errorf("%s is reserved for %v, want %v", claim, is, want)
+			}
+			return err
+		}
 	}
 	var claims []Action
 	for _, name := range []string{"free", "taken", "shared", "two-1", "two-2", "deleted", "unscheduled", "ended", "terminating", "strangers", "failed"} {

@@ -120,9 +120,10 @@ func deviceRules() Scenario {
 				},
 			},
 			{
+				// A manager that has taken over counts again when a status is ten seconds old.
 				"rules evict",
 				[]Action{
-					Patch("devicetaintrules", "device", `{"spec":{"taint":{"effect":"NoExecute","timeAdded":null}}}`), Patch("devicetaintrules", "schedule", `{"spec":{"taint":{"effect":"None"}}}`),
+					Rest(11 * time.Second), Patch("devicetaintrules", "device", `{"spec":{"taint":{"effect":"NoExecute","timeAdded":null}}}`), Patch("devicetaintrules", "schedule", `{"spec":{"taint":{"effect":"None"}}}`),
 					rule("late", "driver: "+csiDriver+", device: b", "key: broken, value: x, effect: NoExecute"), rule("late-none", "device: a", "key: broken, effect: None"),
 				},
 				[]Condition{

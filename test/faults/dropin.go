@@ -25,6 +25,8 @@ type actor string
 const (
 	ours   actor = "kcmd"
 	theirs actor = upstream.Name
+	// again is another process of theirs.
+	again actor = upstream.Name + " started again"
 )
 
 const (
