@@ -53,7 +53,7 @@ func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
 var quoted = regexp.MustCompile(`"([a-z0-9.-]+-)[` + alphabet + `]{5}"`)
 
 // others are components that send events and are no manager.
-var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller"}
+var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller", "ipallocator-repair-controller"}
 
 // compare returns what differs between the end that upstream's manager came to and another one.
 func compare(want, got *ending) []string {

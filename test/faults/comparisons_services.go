@@ -222,7 +222,8 @@ func servicePods() Scenario {
 				"change and delete what was made",
 				[]Action{
 					Delete("endpoints", "plain", background),
-					DeleteOne("endpointslices", "kubernetes.io/service-name=plain"),
+					DeleteOne("endpointslices", "kubernetes.io/service-name=plain"), Rest(time.Second),
+					Patch("services", "plain", `{"metadata":{"labels":{"wake":"up"}}}`), // of a slice that it has not written, upstream misses the deletion
 					Delete("services", "headless", background), Delete("services", longest, background),
 					Patch("services", "unselecting", `{"spec":{"selector":null}}`),
 					Patch("endpoints", "both-six", `{"metadata":{"labels":{"own":"label"},"annotations":{"own":"note"}},"subsets":null}`),

@@ -51,11 +51,12 @@ func aggregatedRoles() Scenario {
 			{
 				"change roles",
 				[]Action{
+					Patch("clusterroles", "aggregated-not-later", `{"aggregationRule":null,"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["watch"]}]}`),
+					Rest(time.Second), // upstream may have an apply on its way, see AGG-33
 					Patch("clusterroles", "aggregated-z", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`),
 					Patch("clusterroles", "aggregated-x", `{"metadata":{"labels":{"tier":null,"team":"c"}}}`),
 					Patch("clusterroles", "aggregated-v", `{"metadata":{"labels":{"team":"nobody"}}}`),
 					Patch("clusterroles", "aggregated-later", `{"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"team":"a"}}]}}`),
-					Patch("clusterroles", "aggregated-not-later", `{"aggregationRule":null,"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["watch"]}]}`),
 					Patch("clusterroles", "aggregated-one", `{"rules":null}`),
 				},
 				[]Condition{verbs("one", "list get *"), verbs("no-match", "get"), verbs("later", "list get *"), verbs("chain-b", "list get *"), idle(time.Second)},

@@ -73,7 +73,6 @@ func serviceMirrors() Scenario {
 						serviceOf("external", "", "type: ExternalName, externalName: example.com"),
 						"{apiVersion: v1, kind: Endpoints, metadata: {name: external}, subsets: ["+one+"]}",
 						serviceOf("late", "", "ports: [{port: 80}]"),
-						"{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: ["+one+"]}",
 					)),
 				},
 				[]Condition{mirrored("one", "{.endpoints[*].addresses[*]}", "2001:db8::1"), mirrored("external", "{.addressType}", "IPv6"), idle(2 * time.Second)},
@@ -92,6 +91,8 @@ func serviceMirrors() Scenario {
 					Patch("endpoints", "not-skipped", `{"metadata":{"labels":{"endpointslice.kubernetes.io/skip-mirror":"true"}}}`),
 					Patch("endpoints", "elected", `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":null}}}`),
 					Patch("endpoints", "contested", `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":""}}}`),
+					// A manager that begins deletes Endpoints without a Service, so they are not there before.
+					Create("{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: ["+one+"]}"), Rest(time.Second),
 					Create(documents(
 						serviceOf("early", "", "ports: [{port: 80}]"),
 						"{apiVersion: v1, kind: Endpoints, metadata: {name: late}, subsets: ["+one+"]}",

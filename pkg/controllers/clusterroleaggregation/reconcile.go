@@ -52,10 +52,11 @@ func rulesOf(role *rbacv1.ClusterRole, find finder) ([]rbacv1.PolicyRule, error)
 // apply omits the field rules if there are none. The API server then removes the rules that
 // only this controller owns.
 //
-// The UID keeps it from creating a role that is gone, which would have no aggregationRule. After a conflict the key is
-// tried again: the role is gone, as the cache will show. That another one has its name is an error until then.
+// The UID keeps it from creating a role that is gone, which would have no aggregationRule, and the resource version from
+// replacing rules of a role that somebody has just stopped from aggregating. After a conflict the key is tried again: the
+// cache will show what the role is now. That another one has its name is an error until then.
 func (a *aggregator) apply(ctx context.Context, role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) error {
-	configuration := rbacv1apply.ClusterRole(role.Name).WithUID(role.UID)
+	configuration := rbacv1apply.ClusterRole(role.Name).WithUID(role.UID).WithResourceVersion(role.ResourceVersion)
 	for _, rule := range rules {
 		configuration.WithRules(rbacv1apply.PolicyRule().
 			WithVerbs(rule.Verbs...).
