@@ -92,7 +92,7 @@ func serviceMirrors() Scenario {
 					Patch("endpoints", "elected", `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":null}}}`),
 					Patch("endpoints", "contested", `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":""}}}`),
 					// A manager that begins deletes Endpoints without a Service, so they are not there before.
-					Create("{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: ["+one+"]}"), Rest(time.Second),
+					Create("{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: [" + one + "]}"), Rest(time.Second),
 					Create(documents(
 						serviceOf("early", "", "ports: [{port: 80}]"),
 						"{apiVersion: v1, kind: Endpoints, metadata: {name: late}, subsets: ["+one+"]}",
