@@ -105,7 +105,7 @@ func serviceMirrors() Scenario {
 				[]Action{
 					PatchEach("endpointslices", "kubernetes.io/service-name=one", `{"metadata":{"labels":{"tier":"other"},"annotations":{"foreign":"note"}},"endpoints":[]}`),
 					PatchEach("endpointslices", "kubernetes.io/service-name=details", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`),
-					PatchEach("endpointslices", "kubernetes.io/service-name=unready", `{"metadata":{"labels":{"kubernetes.io/service-name":"empty"}}}`),
+					PatchEach("endpointslices", "kubernetes.io/service-name=unready", `{"metadata":{"labels":{"kubernetes.io/service-name":"nowhere"}}}`),
 					PatchEach("endpointslices", "kubernetes.io/service-name=late", `{"metadata":{"ownerReferences":null}}`),
 					DeleteOne("endpointslices", "kubernetes.io/service-name=many"),
 					Patch("services", "few-ready", `{"spec":{"selector":{"app":"few"}}}`),
