@@ -16,7 +16,7 @@ func jobsComparisons() []Scenario {
 	return []Scenario{
 		jobsBasic(), jobsFailing(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(),
 		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(),
-		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(),
+		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(), cronJobsRefused(),
 	}
 }
 

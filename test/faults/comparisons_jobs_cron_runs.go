@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -72,6 +73,47 @@ spec:
 					Gone("cronjobs", "plain"), Gone("jobs", jobOf("plain")), Gone("cronjobs", "held"), Gone("jobs", jobOf("held")), Gone("cronjobs", "orphaned"), ended("waiting"), Gone("jobs", jobOf("again")),
 					Has("cronjobs", "again", "{.status.active[*].name}", ""),
 				},
+			},
+		},
+	}
+}
+
+// cronJobsRefused has the API server refuse Jobs, and has CronJobs list Jobs that are not theirs.
+func cronJobsRefused() Scenario {
+	list := func(cronJob, job, uid string) Action {
+		return PatchStatus("cronjobs", cronJob, fmt.Sprintf(`{"status":{"lastScheduleTime":%q,"active":[{"apiVersion":"batch/v1","kind":"Job","name":%q,"namespace":"NAMESPACE","uid":%q}]}}`,
+			day(100).Format(time.RFC3339), job, uid))
+	}
+	const nobody = "00000000-0000-0000-0000-000000000001"
+	return Scenario{
+		Name:        "cronjobs-refused",
+		Bare:        true,
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
+		Kinds:       []schema.GroupVersionResource{cronJobs, jobs, corev1.SchemeGroupVersion.WithResource("resourcequotas")},
+		Steps: []Step{
+			{
+				"create a quota without room for a Job",
+				[]Action{
+					Create(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota}, spec: {hard: {count/jobs.batch: "0"}}}`),
+					PatchStatus("resourcequotas", "quota", `{"status":{"hard":{"count/jobs.batch":"0"},"used":{"count/jobs.batch":"0"}}}`),
+					aCronJob("refused", yearly(60), ""), lastRan("refused", day(100)),
+					aCronJob("lists-none", yearly(-60), ""), list("lists-none", "nobody", nobody),
+					Rest(time.Second), resumed("refused"),
+				},
+				[]Condition{Has("cronjobs", "lists-none", "{.status.active}", "")},
+			},
+			{
+				"make room",
+				[]Action{
+					Rest(3 * time.Second), suspendedAgain("refused"), Patch("resourcequotas", "quota", `{"spec":{"hard":{"count/jobs.batch":"5"}}}`),
+					PatchStatus("resourcequotas", "quota", `{"status":{"hard":{"count/jobs.batch":"5"}}}`), Rest(batched),
+				},
+				nil,
+			},
+			{
+				"resume, and make Jobs that look like those of others",
+				[]Action{resumed("refused"), aCronJob("by-name", yearly(-60), ""), Create(fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: free}, spec: {%s}}", jobSpec))},
+				[]Condition{Has("cronjobs", "refused", "{.status.active[*].name}", cronJobName("refused", day(60)))},
 			},
 		},
 	}
