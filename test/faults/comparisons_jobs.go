@@ -11,11 +11,12 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-// jobsComparisons are those of the controllers of Jobs and CronJobs.
+// jobsComparisons are those of the controllers of Jobs, CronJobs and pods that have ended.
 func jobsComparisons() []Scenario {
 	return []Scenario{
-		jobsBasic(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(), jobsSuspended(), jobsDeleted(), jobsRefused(),
-		cronJobsSchedules(), cronJobsConcurrency(),
+		jobsBasic(), jobsFailing(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(),
+		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(),
+		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(), cronJobsRefused(),
 	}
 }
 

@@ -38,6 +38,18 @@ func cronJobName(cronJob string, at time.Time) string {
 	return fmt.Sprintf("%s-%d", cronJob, at.Unix()/60)
 }
 
+// endedOn is a patch of the status of a Job that began and ended on a day of 2026, and has a condition.
+func endedOn(day int, condition string) string {
+	criterion := map[string]string{"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[condition]
+	at := fmt.Sprintf("2026-01-%02dT00:00:00Z", day)
+	patch := fmt.Sprintf(`{"status":{"startTime":%q,"conditions":[{"type":%q,"status":"True","lastTransitionTime":%q},{"type":%q,"status":"True","lastTransitionTime":%q}]`,
+		at, criterion, at, condition, at)
+	if condition == "Complete" {
+		patch += fmt.Sprintf(`,"completionTime":%q`, at)
+	}
+	return patch + "}}"
+}
+
 // ownedByCron creates a Job that belongs to a CronJob.
 func ownedByCron(cronJob, job, annotation string) Action {
 	text := fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s, labels: {cron: %s}, annotations: {%s}}, spec: {%s}}", job, cronJob, annotation, jobSpec)
@@ -161,6 +173,38 @@ func cronJobsConcurrency() Scenario {
 				[]Action{Delete("jobs", cronJobName("forbid", day(40)), metav1.DeletePropagationBackground), Delete("cronjobs", "allow", metav1.DeletePropagationBackground), Delete("cronjobs", "replace", metav1.DeletePropagationOrphan)},
 				[]Condition{active("forbid")},
 			},
+		},
+	}
+}
+
+// cronJobsHistory prunes what CronJobs have run.
+func cronJobsHistory() Scenario {
+	var create, end []Action
+	for _, one := range []struct{ name, more string }{
+		{"default", ""},
+		{"none", "successfulJobsHistoryLimit: 0, failedJobsHistoryLimit: 0, "},
+		{"one", "successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 2, "},
+		{"all", "successfulJobsHistoryLimit: 10, failedJobsHistoryLimit: 10, "},
+	} {
+		create = append(create, aCronJob(one.name, yearly(-60), one.more))
+		for i := 1; i <= 10; i++ {
+			create = append(create, ownedByCron(one.name, fmt.Sprintf("%s-%d", one.name, i), ""))
+			condition := "Complete"
+			if i%2 == 0 {
+				condition = "Failed"
+			}
+			end = append(end, PatchStatus("jobs", fmt.Sprintf("%s-%d", one.name, i), endedOn(1+i*7%11, condition)))
+		}
+	}
+	return Scenario{
+		Name:        "cronjobs-history",
+		Bare:        true,
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
+		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
+		Before:      append(create, end...), // events about Jobs that run would leave no room for others
+		Steps: []Step{
+			{"wait", nil, []Condition{Count("jobs", "cron=none", 0), Count("jobs", "cron=one", 3), Count("jobs", "cron=default", 4), Count("jobs", "cron=all", 10)}},
+			{"keep fewer", []Action{Patch("cronjobs", "all", `{"spec":{"successfulJobsHistoryLimit":2}}`)}, []Condition{Count("jobs", "cron=all", 7)}},
 		},
 	}
 }

@@ -4,6 +4,90 @@ import (
 	"fmt"
 )
 
+// jobsFailing has Jobs fail for every reason, except those of policies.
+func jobsFailing() Scenario {
+	restarted := func(phase string, init, regular int) string {
+		status := func(name string, n int) string {
+			return fmt.Sprintf(`{"name":%q,"image":"web:1","imageID":"","ready":false,"restartCount":%d,"state":{"running":{}}}`, name, n)
+		}
+		return fmt.Sprintf(`{"status":{"phase":%q,"initContainerStatuses":[%s],"containerStatuses":[%s]}}`, phase, status("init", init), status("web", regular))
+	}
+	const onFailure = `restartPolicy: OnFailure, initContainers: [{name: init, image: "web:1"}], `
+	const indexed = "completionMode: Indexed, completions: 3, parallelism: 3, "
+	const deadline = `{"spec":{"activeDeadlineSeconds":1}}`
+	return Scenario{
+		Name:        "jobs-failing",
+		Bare:        true,
+		Controllers: runJobs,
+		Kinds:       jobsAndPods,
+		Steps: []Step{
+			{
+				"create",
+				[]Action{
+					aJob("limit-0", "backoffLimit: 0, completions: 3, parallelism: 2, ", ""),
+					aJob("limit-1", "backoffLimit: 1, completions: 3, parallelism: 2, ", ""),
+					aJob("replaced", "backoffLimit: 3, ", ""),
+					aJob("some-running", "backoffLimit: 0, completions: 3, parallelism: 3, ", ""),
+					aJob("queue", "backoffLimit: 0, parallelism: 3, ", ""),
+					aJob("indexed", "backoffLimit: 1, "+indexed, ""),
+					aJob("restarts", "backoffLimit: 2, ", onFailure),
+					aJob("restarts-few", "backoffLimit: 3, ", onFailure),
+					aJob("restarts-0", "backoffLimit: 0, ", onFailure),
+					aJob("restarts-pending", "backoffLimit: 2, ", onFailure),
+					aJob("deadline", "parallelism: 2, completions: 2, ", ""),
+					aJob("deadline-indexed", ""+indexed, ""),
+					aJob("deadline-later", "parallelism: 2, completions: 2, ", ""),
+					aJob("both", "backoffLimit: 0, activeDeadlineSeconds: 100, ", ""),
+					aJob("lost", "backoffLimit: 0, ", ""),
+					aJob("lost-node", "backoffLimit: 2, ", "nodeName: node-a, terminationGracePeriodSeconds: 0, "),
+					aJob("unknown", "backoffLimit: 2, ", ""),
+				},
+				[]Condition{
+					Count("pods", "app=limit-0", 2), Count("pods", "app=limit-1", 2), Count("pods", "app=indexed", 3), Count("pods", "app=unknown", 1),
+					Count("pods", "app=some-running", 3), Count("pods", "app=queue", 3), Count("pods", "app=lost-node", 1),
+				},
+			},
+			{
+				"fail",
+				[]Action{
+					Rest(batched),
+					runs("app=some-running"), runs("app=queue"),
+					PatchEach("pods", "app=unknown", `{"status":{"phase":"Unknown"}}`, "status"),
+					fails("app=limit-0", 1), fails("app=limit-1", 1), fails("app=replaced", 1), fails("app=both", 1),
+					succeeds(podOf("indexed", 1)), succeeds(podOf("deadline-indexed", 2)), fails(podOf("deadline-indexed", 1), 1),
+					failsOne("app=some-running"), failsOne("app=queue"),
+					PatchEach("pods", "app=restarts", restarted("Running", 1, 1), "status"), PatchEach("pods", "app=restarts-few", restarted("Running", 1, 1), "status"),
+					PatchEach("pods", "app=restarts-0", restarted("Running", 1, 0), "status"), PatchEach("pods", "app=restarts-pending", restarted("Pending", 2, 0), "status"),
+					DeleteEach("pods", "app=lost"), DeleteEach("pods", "app=lost-node"),
+				},
+				[]Condition{
+					isFailed("limit-0", "BackoffLimitExceeded"), isFailed("limit-1", "BackoffLimitExceeded"), isFailed("both", "BackoffLimitExceeded"),
+					isFailed("restarts", "BackoffLimitExceeded"), isFailed("restarts-0", "BackoffLimitExceeded"), isFailed("restarts-pending", "BackoffLimitExceeded"),
+					isFailed("lost", "BackoffLimitExceeded"), counts("deadline-indexed", 2, 0, 0, 1, 1),
+					isFailed("some-running", "BackoffLimitExceeded"), isFailed("queue", "BackoffLimitExceeded"),
+					counts("replaced", 1, 0, 0, 0, 1), counts("indexed", 2, 0, 0, 1, 0), counts("lost-node", 1, 0, 0, 0, 1),
+				},
+			},
+			{
+				"have the others end, or be late",
+				[]Action{
+					succeeds("app=replaced"), fails(podOf("indexed", 0), 1),
+					Patch("jobs", "deadline", deadline), Patch("jobs", "deadline-indexed", deadline), Patch("jobs", "deadline-later", `{"spec":{"activeDeadlineSeconds":100}}`),
+				},
+				[]Condition{
+					isFailed("deadline", "DeadlineExceeded"), isFailed("deadline-indexed", "DeadlineExceeded"), isComplete("replaced", "CompletionsReached"),
+					counts("indexed", 2, 0, 0, 1, 1),
+				},
+			},
+			{
+				"fail again",
+				[]Action{fails(podOf("indexed", 2), 1)},
+				[]Condition{isFailed("indexed", "BackoffLimitExceeded")},
+			},
+		},
+	}
+}
+
 // jobsPolicy has pods fail in ways about which policies say something.
 func jobsPolicy() Scenario {
 	policy := func(rules string) string { return "podFailurePolicy: {rules: [" + rules + "]}, " }

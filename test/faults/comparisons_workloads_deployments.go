@@ -9,7 +9,7 @@ import (
 )
 
 func deploymentComparisons() []Scenario {
-	return []Scenario{deploymentsRolling(), deploymentsDenied(), workloadsDeleted()}
+	return []Scenario{deploymentsRolling(), deploymentsStuck(), deploymentsAnnotated(), deploymentsDenied(), workloadsDeleted()}
 }
 
 func ofDeployments(c *manager.Config) []**bool {

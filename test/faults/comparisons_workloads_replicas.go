@@ -18,7 +18,7 @@ func replicaComparisons() []Scenario {
 	for _, kind := range []string{"ReplicaSet", "ReplicationController"} {
 		all = append(all, replicasClaiming(kind), replicasRanked(kind))
 	}
-	return all
+	return append(all, replicasFailing("ReplicaSet"))
 }
 
 var (
@@ -173,6 +173,69 @@ func replicasRanked(kind string) Scenario {
 			{"create pods", create, []Condition{Seen("pods", "k-dearest")}},
 			{"adopt them", []Action{createAll(kind, workload{name: "ranked", spec: "replicas: 11"})}, []Condition{Has(resource, "ranked", "{.status.replicas}", "11")}},
 			scale(9), scale(7), scale(6), scale(5), scale(4), scale(3), scale(1),
+		},
+	}
+}
+
+// replicasFailing cannot create or delete pods for some time.
+func replicasFailing(kind string) Scenario {
+	resource := strings.ToLower(kind) + "s"
+	const path = "{.status.conditions[?(@.type=='ReplicaFailure')].reason}"
+	fails := func(name, reason string) Condition { return Has(resource, name, path, reason) }
+	return Scenario{
+		Name: resource + "-failing",
+		Controllers: func(c *manager.Config) []**bool {
+			return append(ofReplicas(kind)(c), &c.Controllers.ResourceQuota.Enabled)
+		},
+		Bare:   true,
+		Before: []Action{Denies},
+		Beside: []func(context.Context, *world) error{Readies},
+		Kinds:  []schema.GroupVersionResource{replicaSets, replicationControllers, pods, policies, policyBindings, quotas},
+		Steps: []Step{
+			{
+				"create quotas",
+				[]Action{Create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: web}, spec: {hard: {requests.example.com/things: 2}}}")},
+				[]Condition{Has("resourcequotas", "web", `{.status.used.requests\.example\.com/things}`, "0")},
+			},
+			{
+				"create",
+				[]Action{createAll(kind,
+					workload{name: "denied", spec: "replicas: 2", labels: "denied: create-pods"},
+					workload{name: "staying", spec: "replicas: 3", labels: "denied: delete-pods"},
+					workload{name: "gone", spec: "replicas: 2", labels: "denied: create-pods"},
+					workload{name: "accountless", spec: "replicas: 1", pod: "priorityClassName: nowhere"},
+				)},
+				[]Condition{
+					fails("denied", "FailedCreate"), fails("gone", "FailedCreate"), fails("accountless", "FailedCreate"), Has(resource, "staying", "{.status.availableReplicas}", "3"),
+				},
+			},
+			{
+				"want more than a quota allows",
+				[]Action{Create(strings.ReplaceAll(workload{name: "greedy", spec: "replicas: 3"}.yaml(kind), `image: "web:1"`, `image: "web:1", resources: {limits: {example.com/things: 1}}`))},
+				[]Condition{fails("greedy", "FailedCreate"), Has(resource, "greedy", "{.status.availableReplicas}", "2")},
+			},
+			{
+				"scale in",
+				[]Action{Patch(resource, "staying", `{"spec":{"replicas":1}}`), Patch(resource, "gone", `{"spec":{"replicas":0}}`)},
+				[]Condition{fails("staying", "FailedDelete"), fails("gone", "")},
+			},
+			{
+				"end the causes",
+				[]Action{
+					Patch("resourcequotas", "web", `{"spec":{"hard":{"requests.example.com/things":"5"}}}`),
+					Patch(resource, "denied", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`),
+					PatchEach("pods", "app=staying", `{"metadata":{"labels":{"denied":null}}}`),
+					Patch(resource, "accountless", `{"spec":{"template":{"spec":{"priorityClassName":null}}}}`),
+				},
+				[]Condition{
+					fails("denied", ""), fails("accountless", ""), fails("staying", ""), Has(resource, "denied", "{.status.availableReplicas}", "2"), Has(resource, "staying", "{.status.availableReplicas}", "1"),
+				},
+			},
+			{
+				"touch what waits for a retry", // that may be seconds away
+				[]Action{Patch(resource, "greedy", `{"spec":{"minReadySeconds":1}}`)},
+				[]Condition{fails("greedy", ""), Has(resource, "greedy", "{.status.availableReplicas}", "3")},
+			},
 		},
 	}
 }
