@@ -14,7 +14,7 @@ import (
 
 // servicesComparisons are those of the controllers of Services, of namespaces, of owners and of roles.
 func servicesComparisons() []Scenario {
-	return []Scenario{servicePods(), serviceMirrors(), ownerReferences(), namespaceEnds(), aggregatedRoles(), servedRanges()}
+	return []Scenario{servicePods(), serviceMirrors(), ownerReferences(), namespaceEnds(), aggregatedRoles(), servedRanges(), fullSlices()}
 }
 
 // background is how most things are deleted.
