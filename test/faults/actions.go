@@ -379,3 +379,14 @@ func CreateControlled(resource, name, text string) Action {
 		return Create(string(whole))(ctx, w)
 	}
 }
+
+// End removes a pod as a kubelet does when its containers have ended.
+func End(pod string) Action {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of("pods")
+		if err != nil {
+			return err
+		}
+		return client.Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	}
+}

@@ -13,7 +13,61 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-func accountComparisons() []Scenario { return []Scenario{tokenCorners()} }
+func accountComparisons() []Scenario { return []Scenario{accountCorners(), tokenCorners()} }
+
+// accountCorners has what users may do to default accounts and published certificates, in a namespace that ends.
+func accountCorners() Scenario {
+	const root = "kube-root-ca.crt"
+	const described = `{.metadata.annotations.kubernetes\.io/description}`
+	published := []Condition{Contains("configmaps", root, "{.data.ca\\.crt}", "BEGIN CERTIFICATE"), Contains("configmaps", root, described, "Contains a CA"), Has("configmaps", root, "{.data.more}", "")}
+	return Scenario{
+		Name: "accounts-and-certificates",
+		Controllers: func(c *manager.Config) []**bool {
+			return []**bool{&c.Controllers.ServiceAccount.Enabled, &c.Controllers.RootCACertificatePublisher.Enabled}
+		},
+		Kinds: []schema.GroupVersionResource{serviceAccounts, configMaps},
+		Steps: []Step{
+			{
+				"change what was made, and delete other accounts",
+				[]Action{
+					Repeat(Patch("serviceaccounts", "default", `{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},"automountServiceAccountToken":false,"imagePullSecrets":[{"name":"x"}],"secrets":[{"name":"y"}]}`)),
+					Create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: other}}\n---\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: kept, finalizers: [example.com/kept]}}"),
+					Delete("serviceaccounts", "other", metav1.DeletePropagationBackground),
+					Delete("serviceaccounts", "kept", metav1.DeletePropagationBackground),
+					Repeat(Patch("configmaps", root, `{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},"data":{"more":"x"},"binaryData":{"bin":"eA=="}}`)),
+				},
+				append([]Condition{Gone("serviceaccounts", "other")}, published...),
+			},
+			{
+				"describe the certificates in another way",
+				[]Action{Patch("configmaps", root, `{"metadata":{"annotations":{"kubernetes.io/description":"mine"}},"binaryData":null}`)},
+				[]Condition{Has("configmaps", root, described, "mine")},
+			},
+			{"change them with that", []Action{Patch("configmaps", root, `{"data":null}`)}, published},
+			{"take out the description", []Action{Patch("configmaps", root, `{"metadata":{"annotations":null}}`)}, published},
+			{
+				"delete all, and keep the certificates by a finalizer",
+				[]Action{
+					Delete("serviceaccounts", "default", metav1.DeletePropagationBackground),
+					Patch("configmaps", root, `{"metadata":{"finalizers":["example.com/kept"]},"data":{"ca.crt":""}}`),
+					Delete("configmaps", root, metav1.DeletePropagationBackground),
+				},
+				published,
+			},
+			{
+				"let them go, and make those that follow immutable",
+				[]Action{Patch("configmaps", root, `{"metadata":{"finalizers":null}}`), Repeat(Patch("configmaps", root, `{"immutable":true}`))},
+				published,
+			},
+			{"have the namespace end", []Action{DeleteNamespace}, nil},
+			{
+				"delete what there is in it",
+				[]Action{Delete("serviceaccounts", "default", metav1.DeletePropagationBackground), Delete("configmaps", root, metav1.DeletePropagationBackground)},
+				[]Condition{Gone("configmaps", root)},
+			},
+		},
+	}
+}
 
 // TokenSecret creates a Secret of the type for tokens of accounts, which names the UID of an account that exists.
 func TokenSecret(name, account string) Action {

@@ -8,14 +8,17 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/test/manager"
 )
 
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
 func policyStatusComparisons() []Scenario {
-	return []Scenario{policyExpressions()}
+	return []Scenario{policyExpressions(), policyParameters()}
 }
 
 func policyController(c *manager.Config) []**bool {
@@ -203,6 +206,132 @@ validations: [{expression: "object.spec.nope == 1", reason: Forbidden, message: 
 					Delete("validatingadmissionpolicies", "faults-lines", metav1.DeletePropagationBackground),
 					Delete("validatingadmissionpolicies", "faults-selected", metav1.DeletePropagationBackground),
 					AdmissionPolicy("again", deployments, expressions("object.spec.nope == 1")),
+				},
+				[]Condition{policiesChecked},
+			},
+		},
+	}
+}
+
+// typedWidgets defines a kind with fields of all types, in a group of the run.
+const typedWidgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.NAMESPACE.example.com}
+spec:
+  group: NAMESPACE.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [text]
+            properties:
+              text: {type: string, maxLength: 10, enum: [a, b]}
+              number: {type: number}
+              integer: {type: integer, format: int32, minimum: 1}
+              truth: {type: boolean, default: true}
+              time: {type: string, format: date-time}
+              day: {type: string, format: date}
+              span: {type: string, format: duration}
+              bytes: {type: string, format: byte}
+              either: {x-kubernetes-int-or-string: true}
+              maybe: {type: string, nullable: true}
+              list: {type: array, items: {type: integer}}
+              set: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+              map: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, required: [name], properties: {name: {type: string}, port: {type: integer}}}}
+              more: {type: object, additionalProperties: {type: integer}}
+              any: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              some: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {known: {type: string}}}
+              embedded: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+              namespace: {type: string}
+              with-dash: {type: string}
+              with.dot: {type: string}
+              __under: {type: string}
+              deep: {type: object, properties: {deeper: {type: object, properties: {deepest: {type: string}}}}}
+          status: {type: object, properties: {phase: {type: string}}}
+  - name: v1alpha1
+    served: true
+    storage: false
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// Published is that the API server publishes the schema of a kind of the run's group.
+func Published(version, kind string) Condition {
+	return func(_ context.Context, w *world) error {
+		paths, err := w.admin.Discovery().OpenAPIV3().Paths()
+		if err != nil {
+			return err
+		}
+		path, ok := paths["apis/"+w.namespace+".example.com/"+version]
+		if !ok {
+			return fmt.Errorf("%s of the group is not published", version)
+		}
+		document, err := path.Schema(runtime.ContentTypeJSON)
+		if err == nil && !strings.Contains(string(document), `"kind":"`+kind+`"`) {
+			err = fmt.Errorf("kind %s is not published", kind)
+		}
+		return err
+	}
+}
+
+func policyParameters() Scenario {
+	const deployments, custom = "apps/v1/deployments", "NAMESPACE.example.com/v1/widgets"
+	with := func(kind, apiVersion string, all ...string) string {
+		return strings.Replace(expressions(all...), "{", fmt.Sprintf(`{"paramKind":{"kind":%q,"apiVersion":%q},`, kind, apiVersion), 1)
+	}
+	return Scenario{
+		Name:        "policy-parameters",
+		Bare:        true,
+		Controllers: policyController,
+		// Upstream has the schemas of versions that are not served.
+		Differs: map[string]string{`^validatingadmissionpolicies/faults-old-version differs: \.status\.typeChecking\.expressionWarnings\[0\]`: "VAP-36"},
+		Kinds:   []schema.GroupVersionResource{policies, definitions},
+		Steps: []Step{
+			{
+				"create policies for what is not defined yet, and define it",
+				[]Action{
+					AdmissionPolicy("too-early", custom, expressions("object.spec.nope == 1")),
+					AdmissionPolicy("params-too-early", deployments, with("Widget", "NAMESPACE.example.com/v1", "params.spec.nope == 1")),
+				},
+				[]Condition{policiesChecked},
+			},
+			{"define a kind", []Action{Create(typedWidgets)}, []Condition{Published("v1", "Widget"), Published("v1alpha1", "Widget")}},
+			{
+				"create policies with parameters, and for the kind",
+				[]Action{
+					AdmissionPolicy("configmap", deployments, with("ConfigMap", "v1", "params.data.x == 1", "params.data['x'] == object.metadata.name", "params.nope == 1", "params.binaryData['x'] == 'a'", "int(params.data.max) >= object.spec.replicas", "params == null || params.data == ['x']")),
+					AdmissionPolicy("secret", deployments, with("Secret", "v1", "params.data['x'] == 'a'", "params.data['x'] + duration('1s') == 1", "params.type == 1")),
+					AdmissionPolicy("unknown", deployments, with("Thing", "example.com/v1", "params.spec.x == 1", "params.nope > object.spec.nope")),
+					AdmissionPolicy("old-version", deployments, with("Deployment", "apps/v1beta1", "params.spec.nope == 1")),
+					AdmissionPolicy("list", deployments, with("ConfigMapList", "v1", "params.items[0].nope == 1")),
+					AdmissionPolicy("widget", deployments, with("Widget", "NAMESPACE.example.com/v1", "params.spec.integer > object.spec.replicas", "params.spec.integer > 'x'", "params.spec.nope == 1", "params.spec.text == object.spec.nope")),
+					AdmissionPolicy("widget-alpha", deployments, with("Widget", "NAMESPACE.example.com/v1alpha1", "params.spec.integer > 'x'", "params.nope == 1", "params.metadata.name == 1")),
+					AdmissionPolicy("widgets-alpha", "NAMESPACE.example.com/v1alpha1/widgets", expressions("object.spec.integer > 'x'", "object.metadata.name == 1", "object.nope == 1")),
+					AdmissionPolicy("widgets-both", "NAMESPACE.example.com/v1,v1alpha1/widgets apps/v1/deployments", expressions("object.spec.nope == 1")),
+					AdmissionPolicy("widgets", custom, expressions(
+						"object.spec.text == 1", "object.spec.text == 'c'", "object.spec.number == 1", "object.spec.number == 1.5", "object.spec.number == 'x'", "object.spec.integer == 1.5", "object.spec.integer == 'x'",
+						"object.spec.truth == 'x'", "object.spec.time == 'x'", "object.spec.time > timestamp('2020-01-01T00:00:00Z')", "object.spec.day == 'x'", "object.spec.span == 'x'", "object.spec.span > duration('1s')",
+						"object.spec.bytes == 'x'", "object.spec.bytes == b'x'", "object.spec.either == 'x'", "object.spec.either == 1", "object.spec.either + duration('1s') == 1", "object.spec.maybe == null", "object.spec.maybe == 1",
+						"object.spec.list == ['a']", "object.spec.list.sum() == 'a'", "object.spec.list.isSorted()", "object.spec.set + ['a'] == ['b']", "object.spec.set.all(x, x == 1)", "object.spec.map[0].port == 'x'", "object.spec.map.all(m, m.name == m.port)",
+						"object.spec.more['a'] == 'x'", "object.spec.more.a == 'x'", "object.spec.more.all(k, k == 1)", "object.spec.any.x == 1", "object.spec.any.x.y == 'x'", "object.spec.some.known == 1", "object.spec.some.unknown == 1",
+						"object.spec.embedded.metadata.name == 1", "object.spec.embedded.kind == 1", "object.spec.embedded.spec.x == 1", "object.spec.embedded.spec.x == 'x'", "object.spec.__namespace__ == 1", "object.spec.namespace == 'x'", "object.spec.with__dash__dash == 1",
+						"object.spec.with__dot__dot == 1", "object.spec.__underscores__under == 1", "object.spec.deep.deeper.nope == 1", "object.spec.deep.deeper.deepest == 1", "object.status.phase == 1", "object.status.nope == 1", "object.metadata.nope == 1", "object.metadata.name == 1",
+						"object.metadata.labels['a'] == 1", "object.metadata.creationTimestamp == 'x'", "object.kind == 1", "object.apiVersion == 1")),
+				},
+				[]Condition{policiesChecked},
+			},
+			{
+				"touch a policy",
+				[]Action{
+					Patch("validatingadmissionpolicies", "faults-too-early", `{"spec":{"failurePolicy":"Ignore"}}`),
 				},
 				[]Condition{policiesChecked},
 			},

@@ -4,17 +4,20 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -38,7 +41,11 @@ var (
 		if err != nil {
 			return nil, fmt.Errorf("making a key: %w", err)
 		}
-		return map[string]crypto.Signer{"": ecKey, "rsa": rsaKey}, nil
+		_, edKey, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, fmt.Errorf("making a key: %w", err)
+		}
+		return map[string]crypto.Signer{"": ecKey, "rsa": rsaKey, "ed25519": edKey}, nil
 	})
 )
 
@@ -49,11 +56,13 @@ type request struct {
 	user   string
 	groups []string
 	// key is the type of the key, ECDSA if it is empty.
-	key        string
-	subject    pkix.Name
-	dns        []string
-	emails     []string
-	ip, uri    bool
+	key     string
+	subject pkix.Name
+	dns     []string
+	emails  []string
+	ip, uri bool
+	// extensions are further ones that are asked for.
+	extensions []pkix.Extension
 	usages     []certificatesv1.KeyUsage
 	expiration int32
 }
@@ -70,7 +79,7 @@ func (r request) encoded() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.CertificateRequest{Subject: r.subject, DNSNames: r.dns, EmailAddresses: r.emails}
+	template := &x509.CertificateRequest{Subject: r.subject, DNSNames: r.dns, EmailAddresses: r.emails, ExtraExtensions: r.extensions}
 	if r.ip {
 		template.IPAddresses = []net.IP{net.IPv4(192, 0, 2, 1), net.ParseIP("2001:db8::1")}
 	}
@@ -139,7 +148,7 @@ func requestsAnswered(ctx context.Context, w *world) error {
 }
 
 func requestComparisons() []Scenario {
-	return []Scenario{nodeRequests(), servingRequests()}
+	return []Scenario{nodeRequests(), servingRequests(), clientRequests()}
 }
 
 func requestControllers(c *manager.Config) []**bool {
@@ -272,6 +281,77 @@ func servingRequests() Scenario {
 		Steps: []Step{
 			{"ask for certificates", create, nil},
 			{"approve and deny", append(decideOn("Approved", all[1:]), decideOn("Denied", all[:1])...), []Condition{requestsAnswered}},
+		},
+	}
+}
+
+// rich is a subject with all that has a name of its own, and something that has none.
+var rich = pkix.Name{
+	CommonName: "rich", SerialNumber: "1", Country: []string{"DE", "FR"}, Organization: []string{"b", "a"}, OrganizationalUnit: []string{"u", "t"}, Locality: []string{"l"},
+	Province: []string{"p"}, StreetAddress: []string{"s"}, PostalCode: []string{"1"},
+	ExtraNames: []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}, Value: "uid"}},
+}
+
+func clientRequests() Scenario {
+	const signer = certificatesv1.KubeAPIServerClientSignerName
+	usages := func(all ...certificatesv1.KeyUsage) []certificatesv1.KeyUsage { return all }
+	client := certificatesv1.UsageClientAuth
+	all := []request{
+		{name: "plain"}, {name: "rsa", key: "rsa"}, {name: "ed25519", key: "ed25519"}, {name: "rich", subject: rich}, {name: "no-subject", subject: pkix.Name{}, dns: []string{"a"}},
+		{name: "names", dns: []string{"a.example.com"}, emails: []string{"a@b.c"}, ip: true, uri: true},
+		{name: "extensions", extensions: []pkix.Extension{
+			{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}, {Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{0x05, 0x00}},
+		}},
+		{name: "only-client", usages: usages(client)}, {name: "encipherment", usages: usages(client, certificatesv1.UsageKeyEncipherment)}, {name: "all-usages", usages: usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, client)},
+		{name: "server", usages: usages(certificatesv1.UsageServerAuth)}, {name: "signing", usages: usages(certificatesv1.UsageSigning, client)}, {name: "cert-sign", usages: usages(client, certificatesv1.UsageCertSign, certificatesv1.UsageAny)},
+		{name: "no-client", usages: usages(certificatesv1.UsageDigitalSignature)}, {name: "no-client-server", usages: usages(certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth)},
+		{name: "ten-minutes", expiration: 600}, {name: "quarter", expiration: 900}, {name: "hour", expiration: 3600}, {name: "two-hours", expiration: 7200}, {name: "almost-eight", expiration: 28799}, {name: "eight", expiration: 28800}, {name: "ten", expiration: 36000},
+		{name: "most", expiration: 43200}, {name: "too-long", expiration: 43201}, {name: "longest", expiration: 2147483647},
+	}
+	elsewhere := []request{{name: "elsewhere", signer: "example.com/signer"}, {name: "like-ours", signer: "kubernetes.io/kube-apiserver"}}
+	late := []request{{name: "denied"}, {name: "finalized"}, {name: "undecided"}}
+	var create []Action
+	ask := func(some []request) {
+		for i := range some {
+			r := &some[i]
+			if r.signer == "" {
+				r.signer = signer
+			}
+			if r.subject.CommonName == "" && r.name != "no-subject" {
+				r.subject = pkix.Name{CommonName: "user:" + r.name, Organization: []string{"b", "a"}}
+			}
+			if r.usages == nil {
+				r.usages = clientUsages
+			}
+			create = append(create, Request(*r))
+		}
+	}
+	ask(all)
+	ask(elsewhere)
+	ask(late)
+	return Scenario{
+		Name:        "requests-of-clients",
+		Bare:        true,
+		Controllers: requestControllers,
+		Configure: func(c *manager.Config) {
+			c.Controllers.CSRSigning.CertificateDuration = &metav1.Duration{Duration: 12 * time.Hour}
+		},
+		Flags: []string{"--cluster-signing-duration=12h"},
+		Kinds: []schema.GroupVersionResource{certificateRequests},
+		Steps: []Step{
+			{"ask for certificates", create, nil},
+			{"approve them", append(decideOn("Approved", all), Decide("faults-elsewhere", "Approved")), []Condition{requestsAnswered}},
+			{
+				"decide on others, and delete one that was issued",
+				[]Action{
+					Decide("faults-denied", "Denied"), Patch("certificatesigningrequests", "faults-finalized", `{"metadata":{"finalizers":["example.com/kept"]}}`),
+					Delete("certificatesigningrequests", "faults-finalized", metav1.DeletePropagationBackground), Decide("faults-finalized", "Approved"),
+					PatchStatus("certificatesigningrequests", "faults-undecided", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"ByHand","message":"x"}]}}`),
+					PatchStatus("certificatesigningrequests", "faults-elsewhere", `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Decided","message":"by a scenario"},{"type":"Other","status":"Unknown","reason":"ByHand","message":"x"}]}}`),
+					Delete("certificatesigningrequests", "faults-plain", metav1.DeletePropagationBackground),
+				},
+				[]Condition{requestsAnswered, Gone("certificatesigningrequests", "faults-plain")},
+			},
 		},
 	}
 }

@@ -17,8 +17,8 @@ import (
 // nodesComparisons are those about nodes, and about devices.
 func nodesComparisons() []Scenario {
 	return slices.Concat(
-		[]Scenario{nodeConditions(), nodeSilence(), nodeZones(), taintTolerations(), taintedNodes(), nodeEvictions(), nodeRanges(), nodeRangesDual(), nodeRangesSix(), nodeRangesFew(), ttlSizes()},
-		[]Scenario{claimsReserved(), deviceTaints(), deviceRules(), poolAnswers(), groupsProtected()},
+		[]Scenario{nodeConditions(), nodeSilence(), nodeZones(), taintTolerations(), taintedNodes(), taintNumbers(), nodeEvictions(), nodeRanges(), nodeRangesDual(), nodeRangesSix(), nodeRangesFew(), ttlSizes()},
+		[]Scenario{claimsReserved(), claimsExtended(), claimsOfGroups(), deviceTaints(), deviceRules(), poolAnswers(), groupsProtected()},
 	)
 }
 

@@ -10,15 +10,32 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/manager"
 )
 
 const anyDevice = "{devices: {requests: [{name: device, exactly: {deviceClassName: none}}]}}"
 
+// claimTemplate creates a template of claims with metadata for them.
+func claimTemplate(name, metadata string) Action {
+	return Create(fmt.Sprintf("{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: %s}, spec: {metadata: {%s}, spec: %s}}", name, metadata, anyDevice))
+}
+
 // deviceClaim creates a claim with further metadata.
 func deviceClaim(name, metadata string) Action {
 	return Create(fmt.Sprintf("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %s, %s}, spec: %s}", name, metadata, anyDevice))
+}
+
+// ownedClaim creates a claim whose controller is a pod.
+func ownedClaim(name, pod, annotations string) Action {
+	return func(ctx context.Context, w *world) error {
+		owner, err := w.admin.CoreV1().Pods(w.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return deviceClaim(name, fmt.Sprintf("annotations: {%s}, ownerReferences: [{apiVersion: v1, kind: Pod, name: %s, uid: %s, controller: true}]", annotations, pod, owner.UID))(ctx, w)
+	}
 }
 
 // allocate does what the scheduler does: a claim, which no pod uses that it does not name, gets a device.
@@ -45,6 +62,27 @@ func allocate(claim string, pods ...string) Action {
 }
 
 const claimFinalizer = "finalizers: [resource.kubernetes.io/delete-protection]"
+
+// claimsOf is that the status of a pod records claims for these entries, which are in order.
+func claimsOf(pod, entries string) Condition {
+	return func(ctx context.Context, w *world) error {
+		o, err := w.admin.CoreV1().Pods(w.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, s := range o.Status.ResourceClaimStatuses {
+			if s.ResourceClaimName != nil {
+				names = append(names, s.Name)
+			}
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != entries {
+			return fmt.Errorf("the claims of %s are %q, want %q", pod, got, entries)
+		}
+		return nil
+	}
+}
 
 func onlyClaims(c *manager.Config) []**bool { return []**bool{&c.Controllers.ResourceClaim.Enabled} }
 
@@ -121,6 +159,88 @@ func claimsReserved() Scenario {
 					remove("pods", "on-deleted"), release("on-deleted"), remove("pods", "on-terminating"), release("on-terminating"), PatchStatus("pods", "on-other", `{"status":{"phase":"Failed"}}`), Rest(time.Second),
 				},
 				[]Condition{Gone("resourceclaims", "deleted"), reservedFor("terminating", ""), Has("resourceclaims", "other-finalizer", "{.metadata.finalizers[*]}", "faults.kcmd.dev/hold")},
+			},
+		},
+	}
+}
+
+// claimsExtended is about claims that the scheduler makes for extended resources, and about those that cannot be made.
+func claimsExtended() Scenario {
+	extended := func(pod string) Action {
+		return InTurn(
+			Create(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {nodeName: ghost, containers: [{name: web, image: "web:1", resources: {requests: {example.com/device: 1}, limits: {example.com/device: 1}}}]}}`, pod)),
+			ownedClaim(pod+"-claim", pod, "resource.kubernetes.io/extended-resource-claim: 'true'"),
+			Patch("resourceclaims", pod+"-claim", `{"metadata":{"finalizers":["resource.kubernetes.io/delete-protection"]}}`), allocate(pod+"-claim", pod),
+			PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"extendedResourceClaimStatus":{"resourceClaimName":"%s-claim","requestMappings":[{"containerName":"web","resourceName":"example.com/device","requestName":"device"}]}}}`, pod)),
+		)
+	}
+	const quota = `{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {count/resourceclaims.resource.k8s.io: "3"}}}`
+	return Scenario{
+		Name: "claims-extended", Bare: true, Controllers: onlyClaims,
+		Kinds: []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
+		Steps: []Step{
+			{"pods use extended resources", []Action{claimTemplate("plain", ""), extended("ends"), extended("fails"), extended("stays"), Rest(time.Second)}, []Condition{Count("resourceclaims", "", 3)}},
+			{
+				"claims are refused",
+				[]Action{
+					Create(quota), PatchStatus("resourcequotas", "none", `{"status":{"hard":{"count/resourceclaims.resource.k8s.io":"3"},"used":{"count/resourceclaims.resource.k8s.io":"3"}}}`), Rest(time.Second),
+					Create(podWith("refused", "resourceClaims: [{name: device, resourceClaimTemplateName: plain}]")), Rest(2 * time.Second),
+				}, []Condition{claimsOf("refused", "")},
+			},
+			{
+				"pods end", []Action{PatchStatus("pods", "ends", `{"status":{"phase":"Succeeded"}}`), PatchStatus("pods", "fails", `{"status":{"phase":"Failed"}}`), Forget("resourcequotas", "none")},
+				[]Condition{Gone("resourceclaims", "ends-claim"), Gone("resourceclaims", "fails-claim"), Has("resourceclaims", "stays-claim", "{.status.reservedFor[*].name}", "stays")},
+			},
+		},
+	}
+}
+
+// claimsOfGroups is about claims of groups of pods.
+func claimsOfGroups() Scenario {
+	group := func(name, entries string) Action {
+		return Create(fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {name: %s}, spec: {schedulingPolicy: {basic: {}}, resourceClaims: [%s]}}", name, entries))
+	}
+	const one = "{name: device, resourceClaimTemplateName: plain}"
+	member := func(name, group, entries string) Action {
+		return Create(podWith(name, fmt.Sprintf("schedulingGroup: {podGroupName: %s}, resourceClaims: [%s]", group, entries)))
+	}
+	recorded := func(group string, n int) Condition {
+		return func(ctx context.Context, w *world) error {
+			o, err := w.admin.SchedulingV1alpha2().PodGroups(w.namespace).Get(ctx, group, metav1.GetOptions{})
+			if err == nil && len(o.Status.ResourceClaimStatuses) != n {
+				err = fmt.Errorf("%s has the claims %v", group, o.Status.ResourceClaimStatuses)
+			}
+			return err
+		}
+	}
+	return Scenario{
+		Name: "claims-of-groups", Bare: true,
+		Controllers: onlyClaims,
+		Configure: func(c *manager.Config) {
+			c.FeatureGates = map[string]bool{"GenericWorkload": true, "DRAWorkloadResourceClaims": true}
+			c.Controllers.ResourceClaim.ConcurrentSyncs = ptr.To[int32](20)
+		},
+		Flags: []string{"--concurrent-resourceclaim-syncs=20"},
+		Kinds: []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates, podGroups},
+		Steps: []Step{
+			{
+				"groups come",
+				[]Action{claimTemplate("plain", "labels: {of: plain}"), group("one", one), group("two", one+", {name: more, resourceClaimTemplateName: plain}, {name: own, resourceClaimName: own}"), group("missing", "{name: device, resourceClaimTemplateName: none}"), group("empty", "")},
+				[]Condition{recorded("one", 1), recorded("two", 2)},
+			},
+			{
+				// All claims of a pod are recorded at once then: upstream's manager would leave out earlier ones (RCLM-19).
+				"members come when the claims of their groups are recorded",
+				[]Action{
+					member("same", "one", one), member("other-entry", "one", "{name: other, resourceClaimTemplateName: plain}"), member("in-two", "two", one+", {name: more, resourceClaimTemplateName: plain}"), member("in-empty", "empty", one),
+					member("in-missing", "missing", "{name: device, resourceClaimTemplateName: none}"),
+				},
+				[]Condition{claimsOf("same", "device"), claimsOf("other-entry", "other"), claimsOf("in-two", "device more"), claimsOf("in-empty", "device"), Count("resourceclaims", "", 5)},
+			},
+			{
+				"a member comes before its group, and a template late",
+				[]Action{member("early", "later", one), Rest(time.Second), group("later", one), claimTemplate("none", "")},
+				[]Condition{claimsOf("early", "device"), claimsOf("in-missing", "device")},
 			},
 		},
 	}

@@ -148,3 +148,33 @@ func taintedNodes() Scenario {
 		},
 	}
 }
+
+// taintNumbers is about tolerations that compare numbers.
+func taintNumbers() Scenario {
+	configure, flags := lifecycle(10*time.Minute, func(c *manager.Config) {
+		c.FeatureGates = map[string]bool{"TaintTolerationComparisonOperators": true}
+	})
+	pod := func(name, node, operator, value, seconds string) Action {
+		return heldPod(name, node, "", fmt.Sprintf("tolerations: [{key: size, operator: %s, value: '%s', effect: NoExecute%s}]", operator, value, seconds))
+	}
+	sized := func(name, value string) Action {
+		return nodeLike(name, "", "taints: [{key: size, value: '"+value+"', effect: NoExecute}]")
+	}
+	return Scenario{
+		Name: "taint-numbers", Bare: true, Controllers: bothOfTaints, Configure: configure, Flags: flags,
+		Kinds: []schema.GroupVersionResource{nodes, pods},
+		Steps: []Step{
+			{
+				"pods come to nodes whose taints are numbers, or are not",
+				[]Action{
+					sized("ten", "10"), sized("word", "ten"), sized("zeros", "010"), sized("large", "9223372036854775808"), sized("empty", ""),
+					pod("ten-gt-5", "ten", "Gt", "5", ""), pod("ten-gt-10", "ten", "Gt", "10", ""), pod("ten-gt-11", "ten", "Gt", "11", ""), pod("ten-lt-11", "ten", "Lt", "11", ""), pod("ten-lt-10", "ten", "Lt", "10", ""), pod("ten-gt-minus", "ten", "Gt", "-3", ""),
+					pod("ten-gt-1s", "ten", "Gt", "5", ", tolerationSeconds: 1"), pod("word-gt-5", "word", "Gt", "5", ""), pod("zeros-gt-5", "zeros", "Gt", "5", ""), pod("zeros-lt-50", "zeros", "Lt", "50", ""), pod("large-gt-5", "large", "Gt", "5", ""),
+					pod("empty-gt-5", "empty", "Gt", "-5", ""), pod("empty-lt-5", "empty", "Lt", "5", ""),
+				},
+				append(each(marked, "ten-gt-10", "ten-gt-1s", "word-gt-5", "large-gt-5", "empty-gt-5"), each(unmarked, "ten-lt-11")...),
+			},
+			{"the number changes", []Action{Rest(time.Second), Patch("nodes", "ten", `{"spec":{"taints":[{"key":"size","value":"3","effect":"NoExecute"}]}}`)}, each(marked, "ten-gt-5")},
+		},
+	}
+}

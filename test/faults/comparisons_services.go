@@ -12,9 +12,9 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-// servicesComparisons are those of the controllers of Services, of owners and of roles.
+// servicesComparisons are those of the controllers of Services, of namespaces, of owners and of roles.
 func servicesComparisons() []Scenario {
-	return []Scenario{servicePods(), serviceMirrors(), ownerReferences(), aggregatedRoles(), servedRanges()}
+	return []Scenario{servicePods(), serviceMirrors(), ownerReferences(), namespaceEnds(), aggregatedRoles(), servedRanges(), fullSlices()}
 }
 
 // background is how most things are deleted.

@@ -38,6 +38,8 @@ var (
 	hashed         = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 	madeUp         = regexp.MustCompile(`^[` + alphabet + `]{5}$`)
 	addressPattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	// typePattern matches a type of an expression whose name was made up: of a kind, and of the nanosecond.
+	typePattern = regexp.MustCompile(`\b([A-Z][A-Za-z]*)\d{4,9}\b`)
 )
 
 // keyOf is what an object is called in every run.
@@ -77,7 +79,7 @@ func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (
 	for resource, list := range objects {
 		for i := range list {
 			o := list[i].DeepCopy()
-			key := keyOf(resource, o)
+			key := strings.ReplaceAll(keyOf(resource, o), namespace, "NAMESPACE") // a definition may be of its group
 			prune(o)
 			content, err := json.Marshal(steady(o.Object, names))
 			if err != nil {
@@ -118,6 +120,8 @@ func prune(o *unstructured.Unstructured) {
 		withoutField(o, "nodePort", "spec", "ports")
 	case "CronJob":
 		withoutField(o, "resourceVersion", "status", "active")
+	case "ValidatingAdmissionPolicy":
+		pruneWarnings(o)
 	}
 }
 
@@ -140,6 +144,21 @@ func withoutField(o *unstructured.Unstructured, field string, path ...string) {
 		}
 	}
 	_ = unstructured.SetNestedSlice(o.Object, list, path...) // it is in an object
+}
+
+// pruneWarnings removes from warnings about expressions what is made up of types.
+func pruneWarnings(o *unstructured.Unstructured) {
+	warnings, isList, err := unstructured.NestedSlice(o.Object, "status", "typeChecking", "expressionWarnings")
+	if err != nil || !isList {
+		return
+	}
+	for _, one := range warnings {
+		fields, ok := one.(map[string]any)
+		if text, isText := fields["warning"].(string); ok && isText {
+			fields["warning"] = typePattern.ReplaceAllString(text, "$1")
+		}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, warnings, "status", "typeChecking", "expressionWarnings") // it has been read from there
 }
 
 // steady returns a copy of a JSON value without times, UIDs, addresses and made-up names. Lists of which the

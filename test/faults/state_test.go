@@ -95,6 +95,17 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 	if d := differences(of("requests", fmt.Sprintf(request, "certificate: YQ==")), of("requests", fmt.Sprintf(request, ""))); len(d) != 1 {
 		t.Errorf("without a certificate it differs by %q", d)
 	}
+	const definition = "{kind: CustomResourceDefinition, metadata: {name: widgets.faults-1.example.com}}"
+	if o := of("definitions", definition); o[0].key != "definitions/widgets.NAMESPACE.example.com" {
+		t.Errorf("the key of a definition of the run is %s", o[0].key)
+	}
+	const policy = "{kind: ValidatingAdmissionPolicy, metadata: {name: a}, status: {typeChecking: {expressionWarnings: [{warning: '(%s.spec, int)'}]}}}"
+	if d := differences(of("policies", fmt.Sprintf(policy, "Widget831783341")), of("policies", fmt.Sprintf(policy, "Widget9042"))); len(d) > 0 {
+		t.Errorf("names of types differ: %q", d)
+	}
+	if d := differences(of("policies", fmt.Sprintf(policy, "Widget831783341")), of("policies", fmt.Sprintf(policy, "Gadget831783341"))); len(d) != 1 {
+		t.Errorf("of another kind it differs by %q", d)
+	}
 }
 
 // The API server chooses addresses and ports of Services, and makes names of a prefix of which it keeps a part.

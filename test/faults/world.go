@@ -170,6 +170,10 @@ func (w *world) clear(ctx context.Context, kinds []schema.GroupVersionResource) 
 					o.SetFinalizers(nil)
 					_, _ = client.Update(ctx, o, metav1.UpdateOptions{}) // the next round looks again
 				}
+				if kind == namespaces && o.GetDeletionTimestamp() != nil {
+					unstructured.RemoveNestedField(o.Object, "spec", "finalizers") // there is nobody to empty it
+					_, _ = client.Update(ctx, o, metav1.UpdateOptions{}, "finalize")
+				}
 				_ = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 			}
 		}
