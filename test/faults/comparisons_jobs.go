@@ -37,10 +37,7 @@ func aJob(name, spec, pod string) Action {
 	return Create(fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %[1]s}, spec: {%[2]s template: {metadata: {labels: {app: %[1]s}}, spec: {%[3]s}}}}", name, spec, pod))
 }
 
-// podsOf selects the pods of a Job.
-func podsOf(job string) string { return "app=" + job }
-
-// podOf selects those of an index.
+// podOf selects the pods of an index of a Job.
 func podOf(job string, index int) string {
 	return fmt.Sprintf("app=%s,batch.kubernetes.io/job-completion-index=%d", job, index)
 }

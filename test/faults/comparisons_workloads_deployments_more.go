@@ -28,7 +28,6 @@ func replicasAre(name, want string) Condition {
 
 // deploymentsStuck rolls out pods that do not become ready, for longer than a deadline, and changes its mind meanwhile.
 func deploymentsStuck() Scenario {
-	const stuck = `{"spec":{"template":{"metadata":{"labels":{"stuck":"here"}}}}}`
 	const freed = `{"spec":{"template":{"metadata":{"labels":{"stuck":null}}}}}`
 	const rolling = "progressDeadlineSeconds: 2, strategy: {rollingUpdate: {maxSurge: %s, maxUnavailable: %s}}, replicas: %d"
 	return Scenario{
