@@ -234,7 +234,8 @@ func jobsOrphans() Scenario {
 				"create pods, and Jobs that select them",
 				[]Action{
 					pod("waiting", "app: adopts", ""), pod("ended", "app: adopts-ended", ""), PatchStatus("pods", "ended", succeeded), pod("failed", "app: adopts-failed", ""), PatchStatus("pods", "failed", failure(1)),
-					pod("extra-1", "app: adopts-many", ""), pod("extra-2", "app: adopts-many", ""),
+					// Which of them goes is no chance: the one that does not run.
+					pod("extra-1", "app: adopts-many", ""), PatchStatus("pods", "extra-1", `{"status":{"phase":"Running"}}`), pod("extra-2", "app: adopts-many", ""),
 					pod("tracked", "app: nobody", tracked), pod("of-no-job", "app: nobody", lost("batch/v1", "Job", "nobody")), pod("of-no-job-ended", "app: nobody", lost("batch/v1", "Job", "nobody")),
 					PatchStatus("pods", "of-no-job-ended", succeeded), pod("of-another-uid", "app: nobody", lost("batch/v1", "Job", "adopts")), pod("of-other", "app: nobody", lost("example.com/v1", "Job", "nobody")),
 					pod("of-set", "app: adopts", lost("apps/v1", "ReplicaSet", "nobody")), pod("no-index", "app: adopts-indexed", ""), pod("indexed", `app: adopts-indexed, batch.kubernetes.io/job-completion-index: "1"`, `, annotations: {batch.kubernetes.io/job-completion-index: "1"}`),
