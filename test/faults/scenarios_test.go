@@ -10,26 +10,48 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controlplane/binaries"
-	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/must"
 )
 
 // Who adds a controller adds a scenario.
 func TestEveryControllerIsInAScenario(t *testing.T) {
 	t.Parallel()
-	runs := map[string]bool{}
-	for _, s := range Scenarios() {
-		c := v1beta1.NewDefault()
-		harness.Only(s.Controllers)(c)
-		for _, one := range c.Controllers.All() {
-			runs[one.Name] = runs[one.Name] || c.ControllerEnabled(one.Name)
-		}
-	}
-	for name, runs := range runs {
+	for name, runs := range controllersOf(Scenarios()) {
 		if !runs {
 			t.Errorf("no scenario has %s", name)
 		}
 	}
+}
+
+// alone are the controllers that are not compared with upstream: those that work after minutes or days, and those of a
+// cloud.
+var alone = []string{
+	"cloud-node-controller", "cloud-node-lifecycle-controller",
+	"legacy-serviceaccount-token-cleaner-controller", "node-route-controller", "pod-garbage-collector-controller",
+	"podcertificaterequest-cleaner-controller", "service-lb-controller",
+}
+
+func TestEveryOtherControllerIsComparedWithUpstream(t *testing.T) {
+	t.Parallel()
+	played := slices.DeleteFunc(slices.Concat(Scenarios(), Comparisons()), func(s Scenario) bool { return !s.hasUnderstudy() })
+	for name, runs := range controllersOf(played) {
+		if runs == slices.Contains(alone, name) {
+			t.Errorf("%s is compared: %t", name, runs)
+		}
+	}
+}
+
+// controllersOf says of each controller whether one of some scenarios has it.
+func controllersOf(scenarios []Scenario) map[string]bool {
+	runs := map[string]bool{}
+	for _, s := range scenarios {
+		c := v1beta1.NewDefault()
+		s.configure(c)
+		for _, one := range c.Controllers.All() {
+			runs[one.Name] = runs[one.Name] || c.ControllerEnabled(one.Name)
+		}
+	}
+	return runs
 }
 
 // What explains a difference from upstream is a rule of a specification.
