@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,22 +130,6 @@ func Reserve(volume, claim string) Action {
 		patch := fmt.Sprintf(`{"spec":{"claimRef":{"kind":"PersistentVolumeClaim","apiVersion":"v1","namespace":%q,"name":%q,"uid":%q}}}`, w.namespace, claim, c.UID)
 		_, err = w.admin.CoreV1().PersistentVolumes().Patch(ctx, volume, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
-	}
-}
-
-// Wait lets some time pass.
-func Wait(d time.Duration) Action {
-	return func(ctx context.Context, _ *world) error { return sleep(ctx, d) }
-}
-
-// both is that two conditions hold.
-func both(conditions ...Condition) Condition {
-	return func(ctx context.Context, w *world) error {
-		var all []error
-		for _, condition := range conditions {
-			all = append(all, condition(ctx, w))
-		}
-		return errors.Join(all...)
 	}
 }
 

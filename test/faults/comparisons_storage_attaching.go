@@ -247,7 +247,7 @@ func volumeMoves() Scenario {
 				[]Action{
 					uses("node-a", "kept", "one"), PatchStatus("pods", "ended-a", `{"status":{"phase":"Succeeded"}}`),
 					Patch("pods", "again-a", `{"metadata":{"labels":{"changed":"yes"}}}`),
-					deletes("pods", "kept-a"), Wait(time.Second),
+					deletes("pods", "kept-a"), Rest(time.Second),
 					CreateAll(
 						on("one-b", "node-b", "one"), on("one-c", "node-c", "one"), on("many-b", "node-b", "many"), on("single-b", "node-b", "single"),
 						on("readers-b", "node-b", "readers"), on("kept-b", "node-b", "kept"), on("ended-b", "node-b", "ended"), on("mixed-b", "node-b", "mixed"),
@@ -264,7 +264,7 @@ func volumeMoves() Scenario {
 			{
 				"release them, and lose nodes",
 				[]Action{
-					uses("node-a"), uses("node-c", "out"), deletes("pods", "one-c", "one-a", "single-a"), deletes("pods", "out-c"), Wait(time.Second),
+					uses("node-a"), uses("node-c", "out"), deletes("pods", "one-c", "one-a", "single-a"), deletes("pods", "out-c"), Rest(time.Second),
 					Check(isAttached("node-c", true, unique(csiDriver, "out")...)),
 					Patch("nodes", "node-c", `{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`),
 					Patch(attachmentResource, attachment(csiDriver, "again", "node-a"), `{"metadata":{"annotations":{"example.com/old":"yes"}}}`),
@@ -280,7 +280,7 @@ func volumeMoves() Scenario {
 			{
 				"delete a node and its pods",
 				[]Action{
-					Delete("nodes", "node-b", metav1.DeletePropagationBackground), Wait(time.Second),
+					Delete("nodes", "node-b", metav1.DeletePropagationBackground), Rest(time.Second),
 					deletes("pods", "lost-b", "many-b", "one-b"), CreateAll(on("lost-c", "node-c", "lost")),
 				},
 				[]Condition{
@@ -353,7 +353,7 @@ func volumeAttachFailures() Scenario {
 			{
 				"have the driver attach, give up, and not detach",
 				[]Action{
-					attach("fails"), deletes("pods", "given-up-node-a", "stuck-node-a", "back-node-a", "goes-node-a"), Wait(time.Second), beats("node-a"),
+					attach("fails"), deletes("pods", "given-up-node-a", "stuck-node-a", "back-node-a", "goes-node-a"), Rest(time.Second), beats("node-a"),
 					leaving("stuck", "back", "goes"), detachFails("stuck"), detachFails("back"),
 					CreateAll(on("back", "node-a"), on("stuck", "node-b")),
 				},

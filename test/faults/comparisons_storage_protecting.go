@@ -254,7 +254,7 @@ func ephemeralVolumes() Scenario {
 				[]Action{
 					Create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: claims}, spec: {hard: {persistentvolumeclaims: 1}}}"),
 					PatchStatus("resourcequotas", "claims", `{"status":{"hard":{"persistentvolumeclaims":"1"},"used":{"persistentvolumeclaims":"1"}}}`),
-					Wait(2 * time.Second), // admission reads quotas from a cache
+					Rest(2 * time.Second), // admission reads quotas from a cache
 					Create(pod("refused", volume("data", spec))),
 				},
 				[]Condition{Told("pods", "refused", "FailedBinding", "exceeded quota")},

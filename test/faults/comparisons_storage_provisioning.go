@@ -310,7 +310,7 @@ func defaultClasses() Scenario {
 				)},
 				[]Condition{
 					ToldAll(claimResource, "FailedBinding", "", "none", "empty", "legacy"),
-					both(bound("fits", "unclassed")...), Told(claimResource, "chosen", "ExternalProvisioning", ""),
+					All(bound("fits", "unclassed")...), Told(claimResource, "chosen", "ExternalProvisioning", ""),
 				},
 			},
 			{
@@ -321,13 +321,13 @@ func defaultClasses() Scenario {
 			{
 				"make others the default ones",
 				[]Action{
-					Patch("storageclasses", "z-first", `{"metadata":{"annotations":null}}`), Wait(time.Second), // admission may not know yet
+					Patch("storageclasses", "z-first", `{"metadata":{"annotations":null}}`), Rest(time.Second), // admission may not know yet
 					CreateAll(
 						claimText("second", "", "accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}"),
 						claimText("second-waits", "", "accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}"),
 					),
 					Repeat(Check(Told(claimResource, "second", "FailedBinding", ""))), Repeat(Check(Told(claimResource, "second-waits", "FailedBinding", ""))),
-					Create(class("a-older", "")), Wait(1100 * time.Millisecond), Create(class("b-newer", "")),
+					Create(class("a-older", "")), Rest(1100 * time.Millisecond), Create(class("b-newer", "")),
 					Patch("storageclasses", "b-newer", `{"metadata":{"annotations":{"storageclass.beta.kubernetes.io/is-default-class":"true"}}}`),
 				},
 				[]Condition{hasClass("second", "b-newer"), hasClass("second-waits", "b-newer"), Told(claimResource, "second", "ExternalProvisioning", "")},
@@ -338,7 +338,7 @@ func defaultClasses() Scenario {
 					Patch("storageclasses", "a-older", `{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}}}`),
 					Create(driven("later", "", small)),
 				},
-				[]Condition{both(bound("named", "later")...), Has(claimResource, "empty", "{.spec.storageClassName}", "")},
+				[]Condition{All(bound("named", "later")...), Has(claimResource, "empty", "{.spec.storageClassName}", "")},
 			},
 		},
 	}

@@ -141,7 +141,7 @@ func volumeRecycling() Scenario {
 		return Create(volumeText(name, "", small+recycle+", hostPath: {path: /tmp/"+name+"}"+gone(name)))
 	}
 	recycled := func(name string) Action {
-		return Repeat(Check(both(phases(volumeResource, "Available", name), Told(volumeResource, name, "VolumeRecycled", ""))))
+		return Repeat(Check(All(phases(volumeResource, "Available", name), Told(volumeResource, name, "VolumeRecycled", ""))))
 	}
 	told := func(name string) Action {
 		return Repeat(Check(Told(volumeResource, name, "VolumeFailedRecycle", "")))

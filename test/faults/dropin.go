@@ -116,6 +116,15 @@ func (p *play) perform(ctx context.Context, want *ending) (end ending, err error
 	return end, nil
 }
 
+// stallError is that a step did not lead to what it has to lead to.
+type stallError struct {
+	// actor is the manager that ran.
+	actor actor
+	error
+}
+
+func (e *stallError) Unwrap() error { return e.error }
+
 // script does what users do, with the manager whose turn it is. It returns what has changed by takeovers alone.
 func (p *play) script(ctx context.Context) (unasked []string, err error) {
 	for i, step := range p.scenario.Steps {
@@ -127,7 +136,7 @@ func (p *play) script(ctx context.Context) (unasked []string, err error) {
 			unasked = append(unasked, fmt.Sprintf("before step %d, by %s: %s", i+1, p.cast(i), change))
 		}
 		if err := p.step(ctx, &step); err != nil {
-			return nil, fmt.Errorf("step %d, %s, with %s: %w", i+1, step.Name, p.now.actor, err)
+			return nil, &stallError{p.now.actor, fmt.Errorf("step %d, %s, with %s: %w", i+1, step.Name, p.now.actor, err)}
 		}
 	}
 	return unasked, nil
