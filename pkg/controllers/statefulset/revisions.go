@@ -157,7 +157,7 @@ func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision 
 }
 
 // currentRevisions returns the two revisions of a set from its sorted history. A revision of
-// the template is created if it is missing, and renumbered if it is not the newest.
+// the template is created if it is missing, unless the set is being deleted, and renumbered if it is not the newest.
 func (c *statefulSetController) currentRevisions(
 	ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision,
 ) (revisions, error) {
@@ -237,6 +237,9 @@ func (c *statefulSetController) updateRevision(
 	}
 	owner := history.Owner{Object: set, Kind: setKind}
 	next := history.New(owner, &set.Spec.Template, payload, history.NextNumber(sorted), *collisions)
+	if set.DeletionTimestamp != nil {
+		return next, nil // it only gives the status a name: the garbage collector may just have deleted it
+	}
 	created, count, err := c.history.Create(ctx, set.Namespace, set.Name, next, *collisions)
 	*collisions = count
 	if err != nil {

@@ -338,14 +338,9 @@ func TestOrphansOfASetThatIsBeingDeletedStayOrphans(t *testing.T) {
 	deleted := newSet(1, func(set *appsv1.StatefulSet) {
 		set.DeletionTimestamp, set.Finalizers = &metav1.Time{Time: start}, []string{"orphan"}
 	})
-	pod := podAt(newSet(1), "r", 0, orphaned)
-	f := newFixture(t, deleted, pod)
-	f.MustReconcile(t)
-	f.WantRequestsInAnyOrder(t, "create controllerrevisions", putStatus)
-	revision := controllertest.AllStored[*appsv1.ControllerRevision](t, f.Env, "ns")[0]
+	pod, revision := podAt(newSet(1), "r", 0, orphaned), revisionAt(t, 1)
 	revision.OwnerReferences = nil
-	f.Store(t, revision)
-	f.CatchUp(t)
+	f := newFixture(t, deleted, pod, revision)
 	if err := f.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
