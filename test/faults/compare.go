@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,6 +76,23 @@ func compare(want, got *ending) []string {
 	}
 	missing(want.events, got.events, "missing")
 	missing(got.events, want.events, "too much")
+	return all
+}
+
+// turnover returns what was created or deleted more or less often than with upstream's manager.
+func turnover(want, got *ending) (all []string) {
+	for _, of := range []struct {
+		done      string
+		want, got map[string]int
+	}{{"created", want.created, got.created}, {"deleted", want.deleted, got.deleted}} {
+		keys := maps.Clone(of.want)
+		maps.Copy(keys, of.got)
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if of.got[key] != of.want[key] {
+				all = append(all, fmt.Sprintf("%d %s were %s, not %d", of.got[key], key, of.done, of.want[key]))
+			}
+		}
+	}
 	return all
 }
 

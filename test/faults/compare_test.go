@@ -50,6 +50,22 @@ func TestEndsAreCompared(t *testing.T) {
 	}
 }
 
+func TestWhatComesAndGoesIsCounted(t *testing.T) {
+	t.Parallel()
+	counted := func(created, deleted map[string]int) *ending {
+		return &ending{history: history{created: created, deleted: deleted}}
+	}
+	want := counted(map[string]int{"pods/web-*": 3, "jobs/web": 1}, map[string]int{"pods/web-*": 1})
+	got := counted(map[string]int{"pods/web-*": 4, "jobs/web": 1}, map[string]int{"pods/web-*": 1, "jobs/web": 1})
+	differ := []string{"4 pods/web-* were created, not 3", "1 jobs/web were deleted, not 0"}
+	if found := turnover(want, got); !slices.Equal(found, differ) {
+		t.Errorf("the turnover differs by %q, want %q", found, differ)
+	}
+	if found := turnover(want, want); len(found) > 0 {
+		t.Errorf("the turnover of the same differs by %q", found)
+	}
+}
+
 func TestOnlyDifferencesOfRulesAreExplained(t *testing.T) {
 	t.Parallel()
 	s := &Scenario{Differs: map[string]string{"^missing: event .*MissingJob": "CRON-52"}}
