@@ -161,6 +161,7 @@ func setsClaims() Scenario {
 			// Upstream puts the volumes of claims in any order.
 			`^pods/\S+ differs: (\.spec\.volumes\[[01]\]\.(name|persistentVolumeClaim\.claimName) is "[^"]*" instead of "[^"]*"(, )?)+$`: "STS-12",
 			`SuccessfulUpdate: Update Pod edited-\d in StatefulSet edited successful$`:                                                   "STS-73",
+			`controllerrevisions/(both|scaled)-\S+ were (created|deleted)`:                                                               "STS-84",
 		},
 		Steps: []Step{
 			{

@@ -26,8 +26,9 @@ type history struct {
 
 // observer follows the objects of a run, by watches of its own that no fault concerns.
 type observer struct {
-	watches []*watchtools.RetryWatcher
-	reading sync.WaitGroup
+	namespace string
+	watches   []*watchtools.RetryWatcher
+	reading   sync.WaitGroup
 
 	mu   sync.Mutex
 	now  map[types.UID]string // the keys of objects that exist and live
@@ -41,6 +42,8 @@ type observer struct {
 // observe follows the objects of some kinds in a world where there are none yet.
 func observe(ctx context.Context, w *world, kinds []schema.GroupVersionResource) (*observer, error) {
 	o := &observer{
+		namespace: w.namespace,
+
 		now:   map[types.UID]string{},
 		names: map[string]string{},
 		seen:  history{created: map[string]int{}, deleted: map[string]int{}, most: map[string]int{}},
@@ -85,13 +88,10 @@ func (o *observer) stop() {
 }
 
 func (o *observer) note(what watch.EventType, resource string, object *unstructured.Unstructured) {
-	key, uid := keyOf(resource, object), object.GetUID()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events++
-	if name, public := object.GetName(), publicName(object); name != public {
-		o.names[name] = public
-	}
+	key, uid := resource+"/"+o.publicLocked(object), object.GetUID()
 	switch what {
 	case watch.Added:
 		o.seen.created[key]++
@@ -104,6 +104,16 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	}
 	o.now[uid] = key
 	o.seen.most[key] = max(o.seen.most[key], o.count(key))
+}
+
+// publicLocked is the name of an object without what varies. Labels that say what the API server has made up of it may
+// change later.
+func (o *observer) publicLocked(object *unstructured.Unstructured) string {
+	name, public := object.GetName(), publicName(object)
+	if name != public {
+		o.names[name] = public
+	}
+	return strings.ReplaceAll(cmp.Or(o.names[name], name), o.namespace, "NAMESPACE")
 }
 
 // changes is how often something has changed so far.
