@@ -11,11 +11,11 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-// jobsComparisons are those of the controllers of Jobs, CronJobs and pods that have ended.
+// jobsComparisons are those of the controllers of Jobs and CronJobs.
 func jobsComparisons() []Scenario {
 	return []Scenario{
 		jobsBasic(), jobsFailing(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(),
-		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(),
+		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(), jobsInGroups(),
 		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(), cronJobsRefused(),
 	}
 }
