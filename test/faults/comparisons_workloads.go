@@ -17,7 +17,7 @@ import (
 
 // workloadComparisons are those of the controllers that keep pods running, and of those that say how many there may be.
 func workloadComparisons() []Scenario {
-	return slices.Concat(deploymentComparisons(), replicaComparisons(), setComparisons(), daemonComparisons(), autoscalerComparisons(), editedComparisons())
+	return slices.Concat(deploymentComparisons(), replicaComparisons(), setComparisons(), daemonComparisons(), budgetComparisons(), autoscalerComparisons(), editedComparisons())
 }
 
 // workload is an object of apps/v1 in a scenario with many. Its pods have the label app=<name>.
