@@ -11,12 +11,13 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-// jobsComparisons are those of the controllers of Jobs and CronJobs.
+// jobsComparisons are those of the controllers of Jobs, CronJobs and pods that have ended.
 func jobsComparisons() []Scenario {
 	return []Scenario{
 		jobsBasic(), jobsFailing(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(),
 		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(), jobsInGroups(),
 		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(), cronJobsRefused(),
+		jobsExpired(), podsCollected(), podsOfLostNodes(),
 	}
 }
 
