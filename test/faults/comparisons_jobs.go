@@ -15,8 +15,9 @@ import (
 func jobsComparisons() []Scenario {
 	return []Scenario{
 		jobsBasic(), jobsFailing(), jobsPolicy(), jobsPerIndex(), jobsSuccessPolicy(), jobsElastic(),
-		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(),
+		jobsSuspended(), jobsTerminating(), jobsDeleted(), jobsOrphans(), jobsRefused(), jobsInGroups(),
 		cronJobsSchedules(), cronJobsConcurrency(), cronJobsHistory(), cronJobsRun(), cronJobsRefused(),
+		jobsExpired(), podsCollected(), podsOfLostNodes(),
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // workloadComparisons are those of the controllers that keep pods running, and of those that say how many there may be.
 func workloadComparisons() []Scenario {
-	return slices.Concat(deploymentComparisons(), replicaComparisons(), setComparisons(), autoscalerComparisons(), editedComparisons())
+	return slices.Concat(deploymentComparisons(), replicaComparisons(), setComparisons(), daemonComparisons(), budgetComparisons(), autoscalerComparisons(), editedComparisons())
 }
 
 // workload is an object of apps/v1 in a scenario with many. Its pods have the label app=<name>.
@@ -88,29 +88,52 @@ func Own(resource, name, ownerResource, owner string) Action {
 // aReady is the status of a pod that is running and ready.
 const aReady = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`
 
-// Readies plays the kubelets of a cluster without nodes: every pod becomes ready, except for those with the label stuck.
+// Readies plays the kubelets of a cluster without nodes: every pod without the label stuck becomes ready.
+// One that is to run on a certain node is bound to it first.
 func Readies(ctx context.Context, w *world) error {
 	ticker := time.NewTicker(renewal)
 	defer ticker.Stop()
-	pods := w.admin.CoreV1().Pods(w.namespace)
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return nil
 		}
-		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "!stuck", FieldSelector: "status.phase=" + string(corev1.PodPending)})
+		list, err := w.admin.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: "!stuck", FieldSelector: "status.phase=" + string(corev1.PodPending)})
 		if err != nil {
 			return err
 		}
 		for i := range list.Items {
-			patch := fmt.Sprintf(aReady, time.Now().UTC().Format(time.RFC3339))
-			_, err := pods.Patch(ctx, list.Items[i].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-			if err != nil && !apierrors.IsNotFound(err) {
+			if err := makeReady(ctx, w, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
 	}
+}
+
+// makeReady binds a pod to the only node that its affinity allows, if there is one, and has it be ready.
+func makeReady(ctx context.Context, w *world, pod *corev1.Pod) error {
+	if node := onlyNode(pod); node != "" && pod.Spec.NodeName == "" {
+		if err := BindPod(pod.Name, node)(ctx, w); err != nil {
+			return err
+		}
+	}
+	patch := fmt.Sprintf(aReady, time.Now().UTC().Format(time.RFC3339))
+	_, err := w.admin.CoreV1().Pods(w.namespace).Patch(ctx, pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	return err
+}
+
+// onlyNode is the node that the affinity of a pod of a DaemonSet names.
+func onlyNode(pod *corev1.Pod) string {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			return field.Values[0]
+		}
+	}
+	return ""
 }
 
 // denial has the API server refuse to create or delete objects of the namespace that have a label denied=<verb>.

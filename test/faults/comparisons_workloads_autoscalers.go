@@ -13,7 +13,7 @@ import (
 )
 
 // autoscalerComparisons are those of HorizontalPodAutoscalers.
-func autoscalerComparisons() []Scenario { return []Scenario{autoscalersScaling()} }
+func autoscalerComparisons() []Scenario { return []Scenario{autoscalersBlind(), autoscalersScaling()} }
 
 func ofAutoscalers(c *manager.Config) []**bool {
 	return []**bool{&c.Controllers.HorizontalPodAutoscaler.Enabled}
@@ -47,6 +47,97 @@ func cpuOf(percent int) string {
 	return fmt.Sprintf("metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: %d}}}]", percent)
 }
 
+// autoscalersBlind has no metrics: bounds are kept, and everything else is an error.
+func autoscalersBlind() Scenario {
+	const bounds = "minReplicas: 2, maxReplicas: 4"
+	const object = "{type: Object, object: {metric: {name: hits}, describedObject: {apiVersion: v1, kind: Service, name: web}, target: {type: %s}}}"
+	return Scenario{
+		Name:        "horizontalpodautoscalers-blind",
+		Controllers: ofAutoscalers,
+		Configure:   everySecond,
+		Flags:       everySecondFlags,
+		Bare:        true,
+		Differs:     map[string]string{`are controlled by multiple HPAs: \[`: "HPA-27"}, // in any order
+		Kinds:       []schema.GroupVersionResource{autoscalers, deployments, replicaSets, replicationControllers, sets, pods},
+		Steps: []Step{
+			{
+				"create targets",
+				[]Action{
+					createAll("Deployment", workload{name: "over", spec: "replicas: 9"}, workload{name: "under", spec: "replicas: 1"}, workload{name: "zero", spec: "replicas: 0"}, workload{name: "fits", spec: "replicas: 3"},
+						workload{name: "memory", spec: "replicas: 3"}, workload{name: "container", spec: "replicas: 3"}, workload{name: "pods", spec: "replicas: 3"}, workload{name: "object", spec: "replicas: 3"},
+						workload{name: "objectaverage", spec: "replicas: 3"}, workload{name: "external", spec: "replicas: 3"}, workload{name: "externalaverage", spec: "replicas: 3"}, workload{name: "many", spec: "replicas: 3"}, workload{name: "shared", spec: "replicas: 3"},
+						workload{name: "old", spec: "replicas: 3"}),
+					createAll("ReplicaSet", workload{name: "rs", spec: "replicas: 9"}), createAll("ReplicationController", workload{name: "rc", spec: "replicas: 9"}), createAll("StatefulSet", workload{name: "set", spec: "replicas: 1"}),
+					Create(barePod("shared", "app: shared", "")),
+				},
+				nil,
+			},
+			{
+				"create autoscalers",
+				[]Action{Create(strings.Join([]string{
+					scaler("over", "", bounds), scaler("under", "", bounds), scaler("zero", "", bounds), scaler("fits", "", bounds), scaler("atleast", "apiVersion: apps/v1, kind: Deployment, name: nobody", bounds),
+					scaler("rs", "apiVersion: apps/v1, kind: ReplicaSet, name: rs", bounds), scaler("rc", "apiVersion: v1, kind: ReplicationController, name: rc", bounds), scaler("set", "apiVersion: apps/v9, kind: StatefulSet, name: set", bounds),
+					scaler("daemon", "apiVersion: apps/v1, kind: DaemonSet, name: daemon", bounds), scaler("job", "apiVersion: batch/v1, kind: Job, name: job", bounds), scaler("unknown", "apiVersion: example.com/v1, kind: Thing, name: thing", bounds),
+					scaler("wronggroup", "apiVersion: wrong/v1, kind: Deployment, name: fits", bounds),
+					scaler("memory", "", bounds+", metrics: [{type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}]"),
+					scaler("container", "", bounds+", metrics: [{type: ContainerResource, containerResource: {name: cpu, container: web, target: {type: Utilization, averageUtilization: 50}}}]"),
+					scaler("pods", "", bounds+", metrics: [{type: Pods, pods: {metric: {name: hits, selector: {matchLabels: {a: b}}}, target: {type: AverageValue, averageValue: 10}}}]"),
+					scaler("object", "", bounds+", metrics: ["+fmt.Sprintf(object, "Value, value: 10")+"]"), scaler("objectaverage", "", bounds+", metrics: ["+fmt.Sprintf(object, "AverageValue, averageValue: 10")+"]"),
+					scaler("external", "", bounds+", metrics: [{type: External, external: {metric: {name: hits, selector: {matchLabels: {a: b}}}, target: {type: Value, value: 10}}}]"),
+					scaler("externalaverage", "", bounds+", metrics: [{type: External, external: {metric: {name: hits}, target: {type: AverageValue, averageValue: 10}}}]"),
+					scaler("many", "", bounds+", metrics: [{type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1Gi}}}, "+fmt.Sprintf(object, "Value, value: 10")+"]"),
+					strings.NewReplacer("autoscaling/v2", "autoscaling/v1").Replace(scaler("old", "", bounds+", targetCPUUtilizationPercentage: 70")),
+				}, "\n---\n"))},
+				[]Condition{
+					Has("deployments", "over", "{.spec.replicas}", "4"), Has("deployments", "under", "{.spec.replicas}", "2"), scalerShows("zero", "ScalingActive", "ScalingDisabled"), scalerShows("fits", "ScalingActive", "FailedGetResourceMetric"),
+					scalerShows("over", "ScalingActive", "FailedGetResourceMetric"), scalerShows("under", "ScalingActive", "FailedGetResourceMetric"),
+					scalerShows("atleast", "AbleToScale", "FailedGetScale"), Has("replicasets", "rs", "{.spec.replicas}", "4"), Has("replicationcontrollers", "rc", "{.spec.replicas}", "4"), Has("statefulsets", "set", "{.spec.replicas}", "2"),
+					scalerShows("daemon", "AbleToScale", "FailedGetScale"), scalerShows("job", "AbleToScale", "FailedGetScale"), scalerShows("unknown", "AbleToScale", "FailedGetScale"), scalerShows("wronggroup", "AbleToScale", "FailedGetScale"),
+					scalerShows("memory", "ScalingActive", "FailedGetResourceMetric"), scalerShows("container", "ScalingActive", "FailedGetContainerResourceMetric"),
+					scalerShows("pods", "ScalingActive", "FailedGetPodsMetric"), scalerShows("object", "ScalingActive", "FailedGetObjectMetric"), scalerShows("objectaverage", "ScalingActive", "FailedGetObjectMetric"),
+					scalerShows("external", "ScalingActive", "FailedGetExternalMetric"), scalerShows("externalaverage", "ScalingActive", "FailedGetExternalMetric"), scalerShows("many", "ScalingActive", "FailedGetResourceMetric"),
+					scalerShows("old", "ScalingActive", "FailedGetResourceMetric"),
+				},
+			},
+			{
+				"change targets and bounds",
+				[]Action{
+					Patch("deployments", "zero", `{"spec":{"replicas":1}}`), Patch("deployments", "fits", `{"spec":{"replicas":0}}`), Patch("horizontalpodautoscalers", "over", `{"spec":{"minReplicas":6,"maxReplicas":7}}`),
+					Patch("horizontalpodautoscalers", "under", `{"spec":{"minReplicas":null,"maxReplicas":1}}`), Patch("horizontalpodautoscalers", "unknown", `{"spec":{"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"memory"}}}`),
+					Delete("statefulsets", "set", metav1.DeletePropagationBackground),
+				},
+				[]Condition{
+					Has("deployments", "zero", "{.spec.replicas}", "2"), scalerShows("fits", "ScalingActive", "ScalingDisabled"), Has("deployments", "over", "{.spec.replicas}", "6"), Has("deployments", "under", "{.spec.replicas}", "1"),
+					scalerShows("set", "AbleToScale", "FailedGetScale"), scalerShows("unknown", "AbleToScale", "SucceededGetScale"), scalerShows("zero", "ScalingActive", "FailedGetResourceMetric"),
+				},
+			},
+			{
+				"create one that selects pods alone",
+				[]Action{Create(scaler("first", "apiVersion: apps/v1, kind: Deployment, name: shared", bounds))},
+				[]Condition{scalerShows("first", "ScalingActive", "FailedGetResourceMetric")},
+			},
+			{
+				"have two select the same pods",
+				[]Action{Create(scaler("second", "apiVersion: apps/v1, kind: Deployment, name: shared", bounds))},
+				[]Condition{scalerShows("first", "ScalingActive", "AmbiguousSelector"), scalerShows("second", "ScalingActive", "AmbiguousSelector")},
+			},
+			{
+				"select none", // upstream sends further events about an autoscaler that is deleted while it counts pods
+				[]Action{Patch("pods", "shared", `{"metadata":{"labels":{"app":"nobodys"}}}`)},
+				[]Condition{scalerShows("first", "ScalingActive", "FailedGetResourceMetric"), scalerShows("second", "ScalingActive", "FailedGetResourceMetric")},
+			},
+			{
+				"leave it to one",
+				[]Action{
+					Delete("horizontalpodautoscalers", "second", metav1.DeletePropagationBackground), Rest(stillness),
+					Patch("pods", "shared", `{"metadata":{"labels":{"app":"shared"}}}`), Rest(stillness),
+				},
+				[]Condition{scalerShows("first", "ScalingActive", "FailedGetResourceMetric")},
+			},
+		},
+	}
+}
+
 // autoscalersScaling has metrics of pods that nobody makes: two for each target.
 func autoscalersScaling() Scenario {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %[1]s-%[2]d, labels: {app: %[1]s}}, spec: {nodeName: node-%[2]d, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1", resources: {requests: {%[3]s}}}]}}`
@@ -71,6 +162,8 @@ func autoscalersScaling() Scenario {
 	target("value", 2, "160m", request)
 	target("container", 2, "160m", request)
 	target("wrong", 2, "160m", request)
+	target("requestless", 2, "160m", "")
+	texts[len(texts)-1] = strings.Replace(texts[len(texts)-1], "requests: {}", "requests: {"+request+"}", 1) // chance would name one of two
 	target("partly", 2, "160m", request)
 	target("memory", 2, "160m", request)
 	target("single", 2, "160m", request)
@@ -107,12 +200,12 @@ func autoscalersScaling() Scenario {
 					scaler("value", "", bounds+"metrics: [{type: Resource, resource: {name: cpu, target: {type: AverageValue, averageValue: 100m}}}]"),
 					scaler("container", "", bounds+"metrics: [{type: ContainerResource, containerResource: {name: cpu, container: web, target: {type: Utilization, averageUtilization: 100}}}]"),
 					scaler("wrong", "", bounds+"metrics: [{type: ContainerResource, containerResource: {name: cpu, container: other, target: {type: Utilization, averageUtilization: 100}}}]"),
-					scaler("partly", "", bounds+partly), scaler("memory", "", bounds+"metrics: ["+memory+"]"), scaler("single", "", "minReplicas: 2, maxReplicas: 2, "+cpuOf(50)),
+					scaler("requestless", "", bounds+cpuOf(50)), scaler("partly", "", bounds+partly), scaler("memory", "", bounds+"metrics: ["+memory+"]"), scaler("single", "", "minReplicas: 2, maxReplicas: 2, "+cpuOf(50)),
 				}, "\n---\n"))},
 				[]Condition{
 					size("up", 5, "ScalingLimited", "TooManyReplicas"), size("within", 2, "ScalingLimited", "DesiredWithinRange"), size("tolerated", 2, "ScalingLimited", "DesiredWithinRange"),
 					size("down", 1, "ScalingActive", "ValidMetricFound"), size("kept", 4, "AbleToScale", "ScaleDownStabilized"), size("disabled", 2, "ScalingLimited", "ScaleUpLimit"), size("value", 4, "ScalingActive", "ValidMetricFound"),
-					size("container", 4, "ScalingActive", "ValidMetricFound"), size("wrong", 2, "ScalingActive", "FailedGetContainerResourceMetric"),
+					size("container", 4, "ScalingActive", "ValidMetricFound"), size("wrong", 2, "ScalingActive", "FailedGetContainerResourceMetric"), size("requestless", 2, "ScalingActive", "FailedGetResourceMetric"),
 					size("partly", 5, "ScalingActive", "ValidMetricFound"), size("memory", 2, "ScalingActive", "FailedGetResourceMetric"), size("single", 2, "ScalingLimited", "TooManyReplicas"),
 				},
 			},

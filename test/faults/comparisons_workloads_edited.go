@@ -13,7 +13,7 @@ import (
 
 // editedComparisons are about fields that change, pods that linger, and names that are long.
 func editedComparisons() []Scenario {
-	return []Scenario{deploymentsEdited(), workloadsNamed()}
+	return []Scenario{deploymentsEdited(), workloadsNamed(), replicasRelated()}
 }
 
 const linger = `{"metadata":{"finalizers":["example.com/hold"]}}`
@@ -120,6 +120,38 @@ func workloadsNamed() Scenario {
 				append(append(available("deployments", "deployment-46", "deployment-58", "deployment-63", "deployment-100", "deployment-253"), available("daemonsets", "daemonset-52", "daemonset-63", "daemonset-230")...),
 					Values("deployments", bySide, "{.status.updatedReplicas}", "1 1 1 1 1"), Values("statefulsets", "app=statefulset-52", "{.status.updatedReplicas}", "1"), Values("daemonsets", bySide, "{.status.updatedNumberScheduled}", "1 1 1")),
 			},
+		},
+	}
+}
+
+// replicasRelated scales in ReplicaSets of a Deployment whose pods share nodes.
+func replicasRelated() Scenario {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %s, stuck: here}}, spec: {nodeName: %s, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1"}]}}`
+	const ready = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`
+	var create []Action
+	var last string // when caches show it, they show all: in place of others, more pods would be created
+	for name, node := range map[string]string{"mine-a": "n1", "mine-b": "n1", "mine-c": "n1", "mine-d": "n2", "mine-e": "n2", "mine-f": "n3", "sister-a": "n3", "sister-b": "n3", "sister-c": "n3", "alone-a": "n1", "alone-b": "n1"} {
+		app, _, _ := strings.Cut(name, "-")
+		create = append(create, Create(fmt.Sprintf(pod, name, app, node)), PatchStatus("pods", name, ready))
+		last = name
+	}
+	return Scenario{
+		Name:        "replicasets-related",
+		Controllers: ofReplicas("ReplicaSet"),
+		Bare:        true,
+		Kinds:       []schema.GroupVersionResource{replicaSets, pods, configMaps},
+		Steps: []Step{
+			{"create pods", append(create, Create(configMap("owner"))), []Condition{Seen("pods", last)}},
+			{
+				"adopt them",
+				[]Action{
+					createAll("ReplicaSet", workload{name: "mine", spec: "replicas: 6"}, workload{name: "sister", spec: "replicas: 3"}, workload{name: "alone", spec: "replicas: 2"}),
+					Own("replicasets", "mine", "configmaps", "owner"), Own("replicasets", "sister", "configmaps", "owner"),
+				},
+				[]Condition{Has("replicasets", "mine", "{.status.availableReplicas}", "6"), Has("replicasets", "sister", "{.status.availableReplicas}", "3")},
+			},
+			{"scale in", []Action{Patch("replicasets", "mine", `{"spec":{"replicas":5}}`)}, []Condition{Count("pods", "app=mine", 5), Gone("pods", "mine-f")}},
+			{"scale in again", []Action{Patch("replicasets", "mine", `{"spec":{"replicas":2}}`)}, []Condition{Count("pods", "app=mine", 2), Has("replicasets", "mine", "{.status.replicas}", "2")}},
 		},
 	}
 }

@@ -16,9 +16,9 @@ import (
 func replicaComparisons() []Scenario {
 	var all []Scenario
 	for _, kind := range []string{"ReplicaSet", "ReplicationController"} {
-		all = append(all, replicasClaiming(kind), replicasRanked(kind))
+		all = append(all, replicasClaiming(kind), replicasRanked(kind), replicasFailing(kind))
 	}
-	return append(all, replicasFailing("ReplicaSet"))
+	return all
 }
 
 var (

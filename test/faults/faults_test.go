@@ -29,7 +29,7 @@ var plane *controlplane.ControlPlane
 
 // bareOptions turn on what only some scenarios need.
 var bareOptions = controlplane.Options{NoServiceAccountAdmission: true, NoAudit: true, APIServerArgs: []string{
-	"--feature-gates=StorageVersionAPI=true,StorageVersionMigrator=true,ClusterTrustBundle=true,DRAResourcePoolStatus=true,GenericWorkload=true,PodCertificateRequest=true,MaxUnavailableStatefulSet=true,DRAWorkloadResourceClaims=true,TaintTolerationComparisonOperators=true,DRADeviceTaintRules=true",
+	"--feature-gates=StorageVersionAPI=true,StorageVersionMigrator=true,ClusterTrustBundle=true,DRAResourcePoolStatus=true,GenericWorkload=true,WorkloadWithJob=true,PodCertificateRequest=true,MaxUnavailableStatefulSet=true,DRAWorkloadResourceClaims=true,TaintTolerationComparisonOperators=true,DRADeviceTaintRules=true",
 	"--runtime-config=internal.apiserver.k8s.io/v1alpha1=true,storagemigration.k8s.io/v1beta1=true," +
 		"certificates.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,resource.k8s.io/v1beta2=true,scheduling.k8s.io/v1alpha2=true",
 	"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112",

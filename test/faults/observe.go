@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -154,12 +153,6 @@ func (o *observer) sofar() history {
 func (o *observer) public(namespace, text string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// A name may begin with another one.
-	names := slices.SortedFunc(maps.Keys(o.names), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	replace := []string{namespace, "NAMESPACE"}
-	for _, name := range names {
-		replace = append(replace, name, o.names[name])
-	}
-	all, _ := steady(text, strings.NewReplacer(replace...)).(string)
+	all, _ := steady(text, replacerOf(namespace, o.names)).(string)
 	return all
 }

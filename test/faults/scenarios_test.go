@@ -27,8 +27,8 @@ func TestEveryControllerIsInAScenario(t *testing.T) {
 // cloud.
 var alone = []string{
 	"cloud-node-controller", "cloud-node-lifecycle-controller",
-	"legacy-serviceaccount-token-cleaner-controller", "node-route-controller", "pod-garbage-collector-controller",
-	"podcertificaterequest-cleaner-controller", "service-lb-controller",
+	"legacy-serviceaccount-token-cleaner-controller", "node-route-controller", "podcertificaterequest-cleaner-controller",
+	"service-lb-controller",
 }
 
 func TestEveryOtherControllerIsComparedWithUpstream(t *testing.T) {

@@ -36,6 +36,7 @@ var (
 	timePattern    = regexp.MustCompile(`\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?`)
 	uidPattern     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	hashed         = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
+	endsHashed     = regexp.MustCompile(`-[` + alphabet + `]{1,10}$`)
 	madeUp         = regexp.MustCompile(`^[` + alphabet + `]{5}$`)
 	addressPattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
 	// typePattern matches a type of an expression whose name was made up: of a kind, and of the nanosecond.
@@ -48,10 +49,15 @@ func keyOf(resource string, o *unstructured.Unstructured) string {
 }
 
 // publicName is the name of an object without what the API server has made up of it. That of a VolumeAttachment
-// is the hash of what it attaches, and where. That of a provisioned volume has the UID of its claim.
+// is the hash of what it attaches, and where. That of a provisioned volume has the UID of its claim. That of a Workload
+// ends in the hash of the UID of its Job, that of a PodGroup begins with that of its Workload and ends in its hash.
 func publicName(o *unstructured.Unstructured) string {
 	if hashed.MatchString(o.GetName()) {
 		return "csi-*"
+	}
+	workload, _, _ := unstructured.NestedString(o.Object, "spec", "podGroupTemplateRef", "workload", "workloadName")
+	if rest, is := strings.CutPrefix(o.GetName(), workload); is && (workload != "" || o.GetKind() == "Workload") {
+		return endsHashed.ReplaceAllString(workload, "-*") + endsHashed.ReplaceAllString(rest, "-*")
 	}
 	prefix := o.GetGenerateName()
 	if service := o.GetLabels()[discoveryv1.LabelServiceName]; prefix == "" && service != "" {
@@ -66,15 +72,15 @@ func publicName(o *unstructured.Unstructured) string {
 
 // stateOf removes from objects, by resource, what differs from run to run.
 func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (state, error) {
-	replace := []string{namespace, "NAMESPACE", base64.StdEncoding.EncodeToString([]byte(namespace)), "NAMESPACE"}
+	made := map[string]string{}
 	for _, list := range objects {
 		for i := range list {
 			if name, public := list[i].GetName(), publicName(&list[i]); name != public {
-				replace = append(replace, name, public)
+				made[name] = public
 			}
 		}
 	}
-	names := strings.NewReplacer(replace...)
+	names := replacerOf(namespace, made)
 	var all state
 	for resource, list := range objects {
 		for i := range list {
@@ -90,6 +96,17 @@ func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (
 	}
 	slices.SortFunc(all, func(a, b object) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.content, b.content)) })
 	return all, nil
+}
+
+// replacerOf replaces the namespace of a run and made-up names.
+func replacerOf(namespace string, made map[string]string) *strings.Replacer {
+	replace := []string{namespace, "NAMESPACE", base64.StdEncoding.EncodeToString([]byte(namespace)), "NAMESPACE"}
+	// A name may begin with another one.
+	longestFirst := func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(made), longestFirst) {
+		replace = append(replace, name, made[name])
+	}
+	return strings.NewReplacer(replace...)
 }
 
 // unordered are fields whose lists have no order, or one that depends on addresses and made-up names.

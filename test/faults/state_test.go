@@ -81,6 +81,13 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 	if o := of("persistentvolumes", fmt.Sprintf(provisioned, "11111111")); o[0].key != "persistentvolumes/pvc-UID" {
 		t.Errorf("the key of a provisioned volume is %s", o[0].key)
 	}
+	const group = "{kind: PodGroup, metadata: {name: gang-b2-gang-pgt-0-c4d}, spec: {podGroupTemplateRef: {workload: {workloadName: gang-b2}}}}"
+	if o := of("podgroups", group); o[0].key != "podgroups/gang-*-gang-pgt-0-*" {
+		t.Errorf("the key of a group of a Job is %s", o[0].key)
+	}
+	if o := of("workloads", "{kind: Workload, metadata: {name: gang-b2}}"); o[0].key != "workloads/gang-*" {
+		t.Errorf("the key of the Workload of a Job is %s", o[0].key)
+	}
 	const node = "{kind: Node, metadata: {name: a}, spec: {taints: [{key: %s}, {key: %s}]}}"
 	if d := differences(of("nodes", fmt.Sprintf(node, "x", "y")), of("nodes", fmt.Sprintf(node, "y", "x"))); len(d) > 0 {
 		t.Errorf("the order of taints differs: %q", d)
