@@ -37,6 +37,13 @@ func serviceHints() Scenario {
 	hints := func(service, want string) Condition {
 		return Values("endpointslices", "kubernetes.io/service-name="+service, "{.endpoints[*].hints.forZones[*].name}", want)
 	}
+	touch := func(services ...string) Action {
+		var all []Action
+		for _, name := range services {
+			all = append(all, Patch("services", name, `{"metadata":{"labels":{"a":"b"}}}`))
+		}
+		return inTurn(all...)
+	}
 	const all = "zone-a zone-a zone-b zone-b zone-c zone-c"
 	return Scenario{
 		Name:        "services-hints",
@@ -75,10 +82,7 @@ func serviceHints() Scenario {
 			},
 			{
 				"touch the Services",
-				[]Action{
-					Patch("services", "plain", `{"metadata":{"labels":{"a":"b"}}}`), Patch("services", "auto-old", `{"metadata":{"labels":{"a":"b"}}}`),
-					Patch("services", "auto-small", `{"metadata":{"labels":{"a":"b"}}}`), Patch("services", "near", `{"metadata":{"labels":{"a":"b"}}}`),
-				},
+				[]Action{touch("plain", "near", "auto-old", "auto-small", "auto-few", "auto-none")},
 				[]Condition{idle(3 * time.Second)},
 			},
 		},
