@@ -125,9 +125,7 @@ spec: {policyName: faults-fixed, validationActions: [Deny]}
 			define("stones", "stone", "Namespaced", "Stone"), define("pebbles", "pebble", "Namespaced", "Pebble"), define("rocks", "rock", "Cluster", "Rock"),
 			object("Stone", "a"), object("Stone", "b"), object("Pebble", "fixed"), object("Rock", "a"),
 			PatchDefinition("stones", inV2), PatchDefinition("pebbles", inV2), PatchDefinition("rocks", inV2),
-			Check(func(ctx context.Context, w *world) error {
-				return Repeat(Action(stored("rocks", "v1 v2")))(ctx, w)
-			}),
+			Repeat(Action(stored("rocks", "v1 v2"))),
 			Create("{apiVersion: v1, kind: ConfigMap, metadata: {name: fixed}}"), Create(policy), Repeat(refused),
 		},
 		Steps: []Step{
