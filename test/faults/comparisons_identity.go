@@ -9,6 +9,6 @@ func identityComparisons() []Scenario {
 		requestComparisons(),
 		bootstrapComparisons(),
 		policyStatusComparisons(),
-		[]Scenario{storageVersionCorners(), trustBundleCorners(), roleAggregationCorners()},
+		[]Scenario{storageVersionCorners(), migrationCorners(), trustBundleCorners(), roleAggregationCorners()},
 	)
 }

@@ -18,7 +18,7 @@ import (
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 func policyStatusComparisons() []Scenario {
-	return []Scenario{policyExpressions(), policyParameters()}
+	return []Scenario{policyExpressions(), policyParameters(), policyKinds()}
 }
 
 func policyController(c *manager.Config) []**bool {

@@ -18,7 +18,7 @@ import (
 func nodesComparisons() []Scenario {
 	return slices.Concat(
 		[]Scenario{nodeConditions(), nodeSilence(), nodeZones(), taintTolerations(), taintedNodes(), taintNumbers(), nodeEvictions(), nodeRanges(), nodeRangesDual(), nodeRangesSix(), nodeRangesFew(), ttlSizes()},
-		[]Scenario{claimsReserved(), claimsExtended(), claimsOfGroups(), deviceTaints(), deviceRules(), poolAnswers(), groupsProtected()},
+		[]Scenario{claimsMade(), claimsReserved(), claimsExtended(), claimsOfGroups(), deviceTaints(), deviceRules(), poolAnswers(), groupsProtected()},
 	)
 }
 

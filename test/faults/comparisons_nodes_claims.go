@@ -86,6 +86,59 @@ func claimsOf(pod, entries string) Condition {
 
 func onlyClaims(c *manager.Config) []**bool { return []**bool{&c.Controllers.ResourceClaim.Enabled} }
 
+// claimsMade is about claims that are made of templates.
+func claimsMade() Scenario {
+	const one = "resourceClaims: [{name: device, resourceClaimTemplateName: plain}]"
+	long, longEntry := strings.Repeat("pod-name-", 6)+"pod", strings.Repeat("entry-name-", 5)+"entry"
+	end := func(pod, phase string) Action {
+		return PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
+	}
+	remove := func(pod string) Action { return Delete("pods", pod, metav1.DeletePropagationBackground) }
+	return Scenario{
+		Name: "claims-made", Bare: true, Controllers: onlyClaims,
+		Kinds: []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
+		Before: []Action{
+			claimTemplate("plain", ""), claimTemplate("labeled", "labels: {of: labeled, more: x}, annotations: {note: text, resource.kubernetes.io/pod-claim-name: other}"),
+			Create(podWith("unneeded", one)), PatchStatus("pods", "unneeded", `{"status":{"resourceClaimStatuses":[{"name":"device"}]}}`),
+			Create(podWith("adopts", one)), ownedClaim("made-before", "adopts", "resource.kubernetes.io/pod-claim-name: device"),
+			Create(podWith("foreign", one)), deviceClaim("foreign-device", "annotations: {resource.kubernetes.io/pod-claim-name: device}"), ownedClaim("no-annotation", "foreign", ""),
+			Create(podWith("lost", one)), PatchStatus("pods", "lost", `{"status":{"resourceClaimStatuses":[{"name":"device","resourceClaimName":"lost-device-none"}]}}`),
+		},
+		Steps: []Step{
+			{
+				"pods of all kinds come",
+				[]Action{
+					Create(podWith("web", one)), Create(podWith("labeled", "resourceClaims: [{name: device, resourceClaimTemplateName: labeled}]")),
+					Create(podWith("several", "resourceClaims: [{name: a, resourceClaimTemplateName: plain}, {name: own, resourceClaimName: own}, {name: b, resourceClaimTemplateName: labeled}]")),
+					Create(podWith("missing", "resourceClaims: [{name: a, resourceClaimTemplateName: plain}, {name: b, resourceClaimTemplateName: none}, {name: c, resourceClaimTemplateName: plain}]")),
+					Create(podWith(long, "resourceClaims: [{name: device, resourceClaimTemplateName: plain}, {name: "+longEntry+", resourceClaimTemplateName: plain}]")),
+					Create(podWith("with.dots", one)), Patch("pods", "with.dots", `{"metadata":{"finalizers":["faults.kcmd.dev/hold"]}}`),
+					Create(podWith("names-missing", "resourceClaims: [{name: own, resourceClaimName: not-there}]")), Create(podWith("unused", "priority: 0")),
+					podAt("bound", "ghost", "  "+one),
+				},
+				[]Condition{
+					claimsOf("web", "device"), claimsOf("labeled", "device"), claimsOf("several", "a b"), claimsOf(long, "device "+longEntry), claimsOf("with.dots", "device"), claimsOf("bound", "device"),
+					claimsOf("adopts", "device"), claimsOf("foreign", "device"), Count("resourceclaims", "", 14),
+				},
+			},
+			{
+				// Pods that have ended go before another manager comes: upstream's would make claims for them again (RCLM-30).
+				"a template comes, and pods end",
+				[]Action{
+					claimTemplate("none", ""), end("web", "Succeeded"), end("labeled", "Failed"), remove("with.dots"), end("unneeded", "Succeeded"),
+					Repeat(Action(All(claimsOf("missing", "a b c"), Count("resourceclaims", "of=labeled", 1), Count("resourceclaims", "", 13)))),
+					Patch("pods", "with.dots", `{"metadata":{"finalizers":null}}`), remove("web"), remove("labeled"),
+				},
+				[]Condition{Gone("pods", "with.dots")},
+			},
+			{
+				"a template goes, and a pod comes again under a name",
+				[]Action{Delete("resourceclaimtemplates", "plain", metav1.DeletePropagationBackground), Rest(time.Second), Create(podWith("web", one))}, []Condition{idle(2 * time.Second)},
+			},
+		},
+	}
+}
+
 // claimsReserved is about who uses claims.
 func claimsReserved() Scenario {
 	uses := func(claims ...string) string {

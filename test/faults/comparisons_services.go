@@ -12,9 +12,11 @@ import (
 	"kcmd.dev/test/manager"
 )
 
-// servicesComparisons are those of the controllers of Services, of namespaces, of owners and of roles.
+// servicesComparisons are those of the controllers of Services, of namespaces, of quotas, of owners and of roles.
 func servicesComparisons() []Scenario {
-	return []Scenario{servicePods(), serviceMirrors(), ownerReferences(), namespaceEnds(), aggregatedRoles(), servedRanges(), fullSlices()}
+	return []Scenario{
+		servicePods(), serviceMirrors(), serviceHints(), ownerReferences(), namespaceEnds(), usedQuotas(), aggregatedRoles(), servedRanges(), crowdedServices(), fullSlices(),
+	}
 }
 
 // background is how most things are deleted.

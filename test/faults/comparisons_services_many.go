@@ -56,6 +56,34 @@ func manyPods(n, from int, node, ready string, labels ...string) Action {
 	}
 }
 
+// crowdedServices have more pods than Endpoints may have addresses.
+func crowdedServices() Scenario {
+	selecting := func(name string) string {
+		return serviceOf(name, "", "selector: {"+name+": 'yes'}, ports: [{port: 80}]")
+	}
+	capacity := func(name, want string) Condition {
+		return Has("endpoints", name, "{.metadata.annotations.endpoints\\.kubernetes\\.io/over-capacity}", want)
+	}
+	return Scenario{
+		Name:        "services-crowded",
+		Bare:        true,
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.Endpoints.Enabled} },
+		Kinds:       []schema.GroupVersionResource{services, pods, nodes, endpointsKind},
+		Steps: []Step{
+			{
+				"create pods and Services",
+				[]Action{
+					nodeIn("crowded", "", ""),
+					manyPods(985, 0, "crowded", "True", "all", "ready", "some"), manyPods(20, 985, "crowded", "True", "all", "ready"), manyPods(25, 1005, "crowded", "False", "all", "some"),
+					Create(documents(selecting("all"), selecting("ready"), selecting("some"))),
+				},
+				[]Condition{capacity("all", "truncated"), capacity("ready", "truncated"), capacity("some", "truncated"), idle(time.Second)},
+			},
+			{"select fewer", []Action{Patch("services", "all", `{"spec":{"selector":{"some":"yes","ready":"yes"}}}`)}, []Condition{capacity("all", ""), idle(time.Second)}},
+		},
+	}
+}
+
 // fullSlices have Services that select more and more pods, of which only some fit into a slice.
 func fullSlices() Scenario {
 	selects := func(label, instead, slices string) Step {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -130,11 +131,11 @@ func (c *migrationController) rewrite(
 			return nil, nil
 		}
 	}
-	err = fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	if ctx.Err() != nil || mayPass(err) {
-		return nil, err
+		return nil, fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	}
-	return nil, permanentError{err}
+	klog.FromContext(ctx).Info("The API server refuses to store an object again", "resource", to.resource, "object", klog.KObj(object))
+	return nil, permanentError{err} // the migration shows the answer as it is
 }
 
 // hasChanged reports whether an object has been updated, deleted or recreated since it was read. An admission webhook

@@ -88,7 +88,7 @@ func TestWhatHappensDuringAMigration(t *testing.T) {
 				return await.Gone(err)
 			})
 		})
-		if result.Type != "Failed" || !strings.HasPrefix(result.Message, "migration encountered unhandled error: applying to "+g.group+"/v2, Resource=gadgets") {
+		if result.Type != "Failed" || !strings.HasPrefix(result.Message, "migration encountered unhandled error: the server could not find the requested resource") {
 			t.Errorf("it has %+v", result)
 		}
 	})
