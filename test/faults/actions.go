@@ -254,6 +254,11 @@ func BindPod(pod, node string) Action {
 	}
 }
 
+// SetPhase has a pod be shown in a phase.
+func SetPhase(pod, phase string) Action {
+	return PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
+}
+
 // InTurn does several things, one after the other.
 func InTurn(actions ...Action) Action {
 	return func(ctx context.Context, w *world) error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -107,16 +108,32 @@ func beyond(differences, others []string) []string {
 	})
 }
 
-// unexplained returns the differences that no rule of a specification explains.
-func (s *Scenario) unexplained(differences []string) []string {
-	return slices.DeleteFunc(differences, func(d string) bool {
-		for pattern := range s.Differs {
-			if regexp.MustCompile(pattern).MatchString(d) {
+// unexplained returns the differences that no rule of a specification explains. alone says that ours is the only manager.
+func (s *Scenario) unexplained(differences []string, alone bool) []string {
+	explains := func(rules map[string]string, difference string) bool {
+		for pattern := range rules {
+			if regexp.MustCompile(pattern).MatchString(difference) {
 				return true
 			}
 		}
 		return false
+	}
+	return slices.DeleteFunc(differences, func(d string) bool {
+		return explains(s.Differs, d) || explains(s.Chance, d) && !(alone && isSurplus(d))
 	})
+}
+
+// counted matches a difference that turnover returns.
+var counted = regexp.MustCompile(`^(\d+) \S+ were (?:created|deleted), not (\d+)$`)
+
+// isSurplus reports whether a difference is that there is more than with upstream's manager.
+func isSurplus(difference string) bool {
+	if n := counted.FindStringSubmatch(difference); n != nil {
+		got, _ := strconv.Atoi(n[1])
+		want, _ := strconv.Atoi(n[2])
+		return got > want
+	}
+	return strings.HasPrefix(difference, "too much: ")
 }
 
 // hasUnderstudy reports whether upstream's manager can play a scenario: it has neither our clock nor our cloud.

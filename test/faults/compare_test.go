@@ -68,10 +68,21 @@ func TestWhatComesAndGoesIsCounted(t *testing.T) {
 
 func TestOnlyDifferencesOfRulesAreExplained(t *testing.T) {
 	t.Parallel()
-	s := &Scenario{Differs: map[string]string{"^missing: event .*MissingJob": "CRON-52"}}
-	differ := []string{"missing: event of cronjob-controller: MissingJob", "missing: jobs/web"}
-	if left := s.unexplained(differ); !slices.Equal(left, []string{"missing: jobs/web"}) {
-		t.Errorf("unexplained is %q", left)
+	s := &Scenario{
+		Differs: map[string]string{"^missing: event .*MissingJob": "CRON-52"},
+		Chance:  map[string]string{"revisions/web were created": "STS-84", "already exists$": "EPHV-28"},
+	}
+	differ := []string{
+		"missing: event of cronjob-controller: MissingJob", "missing: jobs/web", "2 revisions/web were created, not 10", "10 revisions/web were created, not 9",
+		"missing: event of ephemeral_volume: a already exists", "too much: event of ephemeral_volume: a already exists",
+	}
+	for alone, want := range map[bool][]string{
+		false: {"missing: jobs/web"},
+		true:  {"missing: jobs/web", "10 revisions/web were created, not 9", "too much: event of ephemeral_volume: a already exists"},
+	} {
+		if left := s.unexplained(slices.Clone(differ), alone); !slices.Equal(left, want) {
+			t.Errorf("unexplained is %q, want %q", left, want)
+		}
 	}
 }
 

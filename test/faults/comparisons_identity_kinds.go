@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// probeDepth is how many fields are one in another at most in what is probed.
+	// probeDepth is how deep fields may be nested in what is probed.
 	probeDepth = 5
 	// probesTogether is how many fields one expression has, and expressionsTogether how many of those a policy.
 	probesTogether, expressionsTogether = 25, 8
@@ -39,7 +39,7 @@ type openDocument struct {
 	} `json:"components"`
 }
 
-// resolve is the schema that another one refers to, or that itself.
+// resolve returns the schema that a reference stands for. A schema that is no reference is returned as it is.
 func (d *openDocument) resolve(s openSchema) openSchema {
 	if s.Ref == "" && len(s.AllOf) == 1 {
 		s = s.AllOf[0]
@@ -97,8 +97,8 @@ func readDocument(paths map[string]openapiv3.GroupVersion, gv schema.GroupVersio
 	return d, nil
 }
 
-// ProbeKinds creates policies for all kinds of Kubernetes, with expressions whose warnings tell the types of all
-// fields: nothing that has a type can be added to a duration and be bytes then.
+// ProbeKinds creates policies for all kinds of Kubernetes, with expressions whose warnings name the types of all fields:
+// each is added to a duration and compared with bytes, which no type can be.
 func ProbeKinds(ctx context.Context, w *world) error {
 	lists, err := w.admin.Discovery().ServerPreferredResources()
 	if err != nil {
@@ -140,6 +140,9 @@ func (d *openDocument) probe(ctx context.Context, w *world, gv schema.GroupVersi
 		if slices.Contains(s.Kinds, metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: r.Kind}) {
 			fields = d.paths("object", s, 0)
 		}
+	}
+	if len(fields) == 0 {
+		return fmt.Errorf("no schema has the fields of %s of %s", r.Kind, gv)
 	}
 	var all []string
 	for some := range slices.Chunk(fields, probesTogether) {

@@ -66,7 +66,7 @@ spec:
     resourceRules:
     - {apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}
     - {apiGroups: [NAMESPACE.example.com], apiVersions: ["*"], operations: [UPDATE], resources: [pebbles]}
-  validations: [{expression: "false", message: it is fixed}]
+  validations: [{expression: "object.metadata.name != 'fixed'", message: it is fixed}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -85,8 +85,12 @@ spec: {policyName: faults-fixed, validationActions: [Deny]}
 				}
 			}
 			configMaps := w.admin.CoreV1().ConfigMaps("default")
-			if touched, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "touch-"}}, metav1.CreateOptions{}); err == nil {
-				_ = configMaps.Delete(ctx, touched.Name, metav1.DeleteOptions{})
+			touched, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "touch-"}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			if err := configMaps.Delete(ctx, touched.Name, metav1.DeleteOptions{}); err != nil {
+				return err
 			}
 			return Has("storageversionmigrations", name, "{.status.conditions[?(@.type=='"+how+"')].status}", "True", "{.status.conditions[?(@.type=='Running')].status}", "False")(ctx, w)
 		}

@@ -62,14 +62,8 @@ func gcPod(name, metadata, spec string) Action {
 // kept are fields of the metadata of a pod whose end can be seen.
 const kept = "finalizers: [example.com/kept], "
 
-// phase has a pod be shown in a phase.
-func phase(pod, phase string) Action {
-	return PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
-}
-
 // podsCollected has too many pods end, and nodes be out of service.
 func podsCollected() Scenario {
-	leave := func(pod string) Action { return Delete("pods", pod, "Background") }
 	outOfService := func(name, taint, ready string) []Action {
 		return []Action{
 			Create(fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s}, spec: {taints: [%s]}}", name, taint)),
@@ -81,12 +75,12 @@ func podsCollected() Scenario {
 	before = append(before, outOfService("out-ready", "{key: node.kubernetes.io/out-of-service, effect: NoSchedule}", "True")...)
 	before = append(before, outOfService("in", "", "False")...)
 	before = append(before,
-		gcPod("end-1", "", "nodeName: in, "), phase("end-1", "Succeeded"), gcPod("end-2", "", "nodeName: in, "), phase("end-2", "Failed"),
-		gcPod("end-3", kept, "nodeName: in, "), phase("end-3", "Succeeded"), gcPod("evicted", "", "nodeName: in, "), PatchStatus("pods", "evicted", `{"status":{"phase":"Failed","reason":"Evicted"}}`),
-		gcPod("unknown", "", "nodeName: in, "), phase("unknown", "Unknown"), gcPod("runs", "", "nodeName: out, "), running("runs"),
-		gcPod("out-runs", kept, "nodeName: out, "), running("out-runs"), leave("out-runs"), gcPod("out-waits", "", "nodeName: out, "), leave("out-waits"),
-		gcPod("ready-runs", "", "nodeName: out-ready, "), running("ready-runs"), leave("ready-runs"), gcPod("in-runs", "", "nodeName: in, "), running("in-runs"), leave("in-runs"),
-		gcPod("unscheduled", kept, ""), leave("unscheduled"), gcPod("waiting", "", ""),
+		gcPod("end-1", "", "nodeName: in, "), SetPhase("end-1", "Succeeded"), gcPod("end-2", "", "nodeName: in, "), SetPhase("end-2", "Failed"),
+		gcPod("end-3", kept, "nodeName: in, "), SetPhase("end-3", "Succeeded"), gcPod("evicted", "", "nodeName: in, "), PatchStatus("pods", "evicted", `{"status":{"phase":"Failed","reason":"Evicted"}}`),
+		gcPod("unknown", "", "nodeName: in, "), SetPhase("unknown", "Unknown"), gcPod("runs", "", "nodeName: out, "), running("runs"),
+		gcPod("out-runs", kept, "nodeName: out, "), running("out-runs"), deletes("pods", "out-runs"), gcPod("out-waits", "", "nodeName: out, "), deletes("pods", "out-waits"),
+		gcPod("ready-runs", "", "nodeName: out-ready, "), running("ready-runs"), deletes("pods", "ready-runs"), gcPod("in-runs", "", "nodeName: in, "), running("in-runs"), deletes("pods", "in-runs"),
+		gcPod("unscheduled", kept, ""), deletes("pods", "unscheduled"), gcPod("waiting", "", ""),
 	)
 	return Scenario{
 		Name:        "pods-collected",
@@ -104,14 +98,14 @@ func podsCollected() Scenario {
 				Gone("pods", "end-1"), Gone("pods", "end-2"),
 			}},
 			{
-				"end more", []Action{gcPod("end-4", "", "nodeName: in, "), phase("end-4", "Failed"), gcPod("end-5", "", "nodeName: in, "), phase("end-5", "Failed")},
+				"end more", []Action{gcPod("end-4", "", "nodeName: in, "), SetPhase("end-4", "Failed"), gcPod("end-5", "", "nodeName: in, "), SetPhase("end-5", "Failed")},
 				[]Condition{Has("pods", "end-3", "{.metadata.deletionGracePeriodSeconds}", "0")},
 			},
 		},
 	}
 }
 
-// podsOfLostNodes has nodes be gone.
+// podsOfLostNodes has pods on a node that does not exist.
 func podsOfLostNodes() Scenario {
 	return Scenario{
 		Name:        "pods-lost",
@@ -119,8 +113,8 @@ func podsOfLostNodes() Scenario {
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.PodGarbageCollector.Enabled} },
 		Kinds:       []schema.GroupVersionResource{nodes, pods},
 		Before: []Action{
-			gcPod("runs", kept, "nodeName: lost, "), running("runs"), gcPod("waits", kept, "nodeName: lost, "), gcPod("ended", kept, "nodeName: lost, "), phase("ended", "Succeeded"),
-			gcPod("leaves", kept, "nodeName: lost, "), Delete("pods", "leaves", "Background"),
+			gcPod("runs", kept, "nodeName: lost, "), running("runs"), gcPod("waits", kept, "nodeName: lost, "), gcPod("ended", kept, "nodeName: lost, "), SetPhase("ended", "Succeeded"),
+			gcPod("leaves", kept, "nodeName: lost, "), deletes("pods", "leaves"),
 			gcPod("disrupted", kept, "nodeName: lost, "), PatchStatus("pods", "disrupted", `{"status":{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"Other","message":"other","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`),
 			gcPod("gone", "", "nodeName: lost, "), Node("there"), gcPod("stays", "", "nodeName: there, "),
 		},

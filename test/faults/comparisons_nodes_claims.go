@@ -90,10 +90,6 @@ func onlyClaims(c *manager.Config) []**bool { return []**bool{&c.Controllers.Res
 func claimsMade() Scenario {
 	const one = "resourceClaims: [{name: device, resourceClaimTemplateName: plain}]"
 	long, longEntry := strings.Repeat("pod-name-", 6)+"pod", strings.Repeat("entry-name-", 5)+"entry"
-	end := func(pod, phase string) Action {
-		return PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
-	}
-	remove := func(pod string) Action { return Delete("pods", pod, metav1.DeletePropagationBackground) }
 	return Scenario{
 		Name: "claims-made", Bare: true, Controllers: onlyClaims,
 		Kinds: []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
@@ -125,15 +121,16 @@ func claimsMade() Scenario {
 				// Pods that have ended go before another manager comes: upstream's would make claims for them again (RCLM-30).
 				"a template comes, and pods end",
 				[]Action{
-					claimTemplate("none", ""), end("web", "Succeeded"), end("labeled", "Failed"), remove("with.dots"), end("unneeded", "Succeeded"),
+					claimTemplate("none", ""), SetPhase("web", "Succeeded"), SetPhase("labeled", "Failed"), deletes("pods", "with.dots"), SetPhase("unneeded", "Succeeded"),
 					Repeat(Action(All(claimsOf("missing", "a b c"), Count("resourceclaims", "of=labeled", 1), Count("resourceclaims", "", 13)))),
-					Patch("pods", "with.dots", `{"metadata":{"finalizers":null}}`), remove("web"), remove("labeled"),
+					Patch("pods", "with.dots", `{"metadata":{"finalizers":null}}`), deletes("pods", "web", "labeled"),
 				},
 				[]Condition{Gone("pods", "with.dots")},
 			},
 			{
 				"a template goes, and a pod comes again under a name",
-				[]Action{Delete("resourceclaimtemplates", "plain", metav1.DeletePropagationBackground), Rest(time.Second), Create(podWith("web", one))}, []Condition{idle(2 * time.Second)},
+				[]Action{deletes("resourceclaimtemplates", "plain"), Rest(time.Second), Create(podWith("web", one))},
+				[]Condition{Told("pods", "web", "FailedResourceClaimCreation", "")},
 			},
 		},
 	}

@@ -193,9 +193,6 @@ func groupsProtected() Scenario {
 	remove := func(resource, name string, how metav1.DeletionPropagation) Action {
 		return Delete(resource, name, how)
 	}
-	end := func(pod, phase string) Action {
-		return PatchStatus("pods", pod, fmt.Sprintf(`{"status":{"phase":%q}}`, phase))
-	}
 	const background, foreground, orphan = metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
 	held := func(name string) Condition {
 		return Contains("podgroups", name, "{.metadata.finalizers}", "podgroup-protection")
@@ -213,7 +210,7 @@ func groupsProtected() Scenario {
 					group("empty", ""), group("background", ""), group("foreground", ""), group("orphan", ""), group("ended", ""), group("mixed", ""), group("kept", ""), group("bare", ""), group("other", "finalizers: [faults.kcmd.dev/hold]"),
 					Patch("podgroups", "bare", `{"metadata":{"finalizers":null}}`),
 					member("m-background", "background"), member("m-foreground", "foreground"), member("m-orphan", "orphan"), member("m-ended", "ended"), member("m-mixed-1", "mixed"), member("m-mixed-2", "mixed"), member("m-bare", "bare"),
-					heldPod("m-leaving", "ghost", "", "schedulingGroup: {podGroupName: kept}"), remove("pods", "m-leaving", background), end("m-ended", "Succeeded"), end("m-mixed-1", "Failed"), end("m-background", "Unknown"), member("m-unknown", "none"), end("m-unknown", "Failed"),
+					heldPod("m-leaving", "ghost", "", "schedulingGroup: {podGroupName: kept}"), remove("pods", "m-leaving", background), SetPhase("m-ended", "Succeeded"), SetPhase("m-mixed-1", "Failed"), SetPhase("m-background", "Unknown"), member("m-unknown", "none"), SetPhase("m-unknown", "Failed"),
 					remove("podgroups", "empty", background), remove("podgroups", "background", background), remove("podgroups", "foreground", foreground), remove("podgroups", "orphan", orphan), remove("podgroups", "ended", background),
 					remove("podgroups", "mixed", background), remove("podgroups", "kept", background), remove("podgroups", "bare", background), remove("podgroups", "other", background),
 				},
@@ -222,7 +219,7 @@ func groupsProtected() Scenario {
 			{
 				"pods end, one is made again without the group",
 				[]Action{
-					end("m-mixed-2", "Succeeded"), end("m-foreground", "Failed"), end("m-orphan", "Failed"), Patch("pods", "m-leaving", `{"metadata":{"finalizers":null}}`),
+					SetPhase("m-mixed-2", "Succeeded"), SetPhase("m-foreground", "Failed"), SetPhase("m-orphan", "Failed"), Patch("pods", "m-leaving", `{"metadata":{"finalizers":null}}`),
 					remove("pods", "m-background", background), Create(podWith("m-background", "priority: 0")),
 				},
 				append(each(gone, "mixed", "kept", "background"), Has("podgroups", "foreground", "{.metadata.finalizers[*]}", "foregroundDeletion"), Has("podgroups", "orphan", "{.metadata.finalizers[*]}", "orphan")),

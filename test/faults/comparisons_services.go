@@ -22,18 +22,6 @@ func servicesComparisons() []Scenario {
 // background is how most things are deleted.
 const background = metav1.DeletePropagationBackground
 
-// inTurn does one thing after the other.
-func inTurn(actions ...Action) Action {
-	return func(ctx context.Context, w *world) error {
-		for _, do := range actions {
-			if err := do(ctx, w); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 // documents joins YAML texts, one a line.
 func documents(lines ...string) string { return strings.Join(lines, "\n---\n") }
 
@@ -59,7 +47,7 @@ func nodeIn(name, zone, cpus string) Action {
 	if cpus != "" {
 		status += `,"allocatable":{"cpu":"` + cpus + `"}`
 	}
-	return inTurn(
+	return InTurn(
 		Create(fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, labels: %s}}", name, labels)),
 		PatchStatus("nodes", name, `{"status":`+status+`}}`),
 	)
@@ -78,7 +66,7 @@ func playedPod(name, node, spec, ready string, addresses ...string) Action {
 	if len(addresses) == 0 {
 		return create
 	}
-	return inTurn(create, PatchStatus("pods", name, podStatus("Running", ready, addresses...)))
+	return InTurn(create, PatchStatus("pods", name, podStatus("Running", ready, addresses...)))
 }
 
 // podStatus is a patch of the status of a pod.
@@ -107,7 +95,7 @@ const (
 
 // allServices are Services of every kind for the same pods.
 func allServices() Action {
-	return Create(documents(
+	return CreateAll(
 		serviceOf("plain", ", labels: {team: a, tier: b}, annotations: {note: c}", onPort),
 		serviceOf("named", "", byNames),
 		serviceOf("unnamed", "", ofAll+", ports: [{port: 8080}]"),
@@ -137,7 +125,7 @@ func allServices() Action {
 		serviceOf("lost-early", "", "publishNotReadyAddresses: true, selector: {pod: lost}, ports: [{port: 80}]"),
 		serviceOf("unbound", "", "selector: {pod: unbound}, ports: [{port: 80}]"),
 		serviceOf(longest, "", onPort),
-	))
+	)
 }
 
 // servicePods has Services of every kind, and pods of every kind behind them.

@@ -36,7 +36,7 @@ func aggregatedRoles() Scenario {
 		Steps: []Step{
 			{
 				"create roles",
-				[]Action{Create(documents(
+				[]Action{CreateAll(
 					role("z", "team: a", get), role("y", "team: a, tier: b", list+", "+get), role("x", "tier: b", named+", "+urls), role("w", "tier: b", orders+", "+named), role("v", "team: none", get),
 					sum("one", "", team+"a}}", ""), sum("two", "", "{matchLabels: {tier: b}}, "+team+"a}}", ""),
 					sum("expressions", "", "{matchExpressions: [{key: team, operator: In, values: [a, c]}, {key: tier, operator: DoesNotExist}]}", ""),
@@ -45,7 +45,7 @@ func aggregatedRoles() Scenario {
 					sum("mutual-a", "mutual: a", "{matchLabels: {mutual: b}}", get), sum("mutual-b", "mutual: b", "{matchLabels: {mutual: a}}", get),
 					sum("chain-a", "chain: a", team+"a}}", ""), sum("chain-b", "chain: b", "{matchLabels: {chain: a}}", ""), sum("chain-c", "", "{matchLabels: {chain: b}}, {matchLabels: {tier: b}}", ""),
 					role("later", "", get), sum("not-later", "", team+"a}}", ""),
-				))},
+				)},
 				[]Condition{verbs("one", "list get"), verbs("chain-b", "list get"), verbs("expressions", "get"), verbs("overwritten", "list get"), idle(time.Second)},
 			},
 			{
@@ -94,11 +94,11 @@ func servedRanges() Scenario {
 		Steps: []Step{
 			{
 				"create ranges",
-				[]Action{Create(documents(
+				[]Action{CreateAll(
 					cidrs("four", "", "10.210.0.0/24"), cidrs("six", "", "'fd00:210::/112'"), cidrs("both", "", "10.211.0.0/24, 'fd00:211::/112'"),
 					cidrs("large", "", "10.212.0.0/16"), cidrs("small", "", "10.212.5.0/24"), cidrs("equal", "", "10.213.0.0/24"), cidrs("equal-too", "", "10.213.0.0/24"),
 					cidrs("free", "", "10.214.0.0/24"), cidrs("default", "", "10.0.7.0/24"), cidrs("held", held, "10.215.0.0/24"), cidrs("foreign", "", "10.216.0.0/24"), cidrs("edited", "", "10.217.0.0/24"),
-				))},
+				)},
 				[]Condition{
 					ready("four", "True"), ready("six", "True"), ready("both", "True"), ready("large", "True"), ready("small", "True"), ready("equal", "True"), ready("equal-too", "True"),
 					ready("free", "True"), ready("default", "True"), ready("foreign", "True"), ready("edited", "True"), message("kubernetes", "Kubernetes Service CIDR is ready"),

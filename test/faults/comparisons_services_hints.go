@@ -22,7 +22,7 @@ func serviceHints() Scenario {
 	}
 	create = append(create,
 		playedPod("on-a-unready", "hinted-a", "", "False", "192.0.2.50"),
-		Create(documents(
+		CreateAll(
 			serviceOf("auto", topologyMode+"Auto}", ofZones),
 			serviceOf("auto-small", topologyMode+"auto}", ofZones),
 			serviceOf("auto-wrong", topologyMode+"AUTO}", ofZones),
@@ -33,7 +33,7 @@ func serviceHints() Scenario {
 			serviceOf("near", "", "trafficDistribution: PreferClose, "+ofZones),
 			serviceOf("near-node", "", "trafficDistribution: PreferSameNode, "+ofZones),
 			serviceOf("plain", "", ofZones),
-		)))
+		))
 	hints := func(service, want string) Condition {
 		return Values("endpointslices", "kubernetes.io/service-name="+service, "{.endpoints[*].hints.forZones[*].name}", want)
 	}
@@ -42,7 +42,7 @@ func serviceHints() Scenario {
 		for _, name := range services {
 			all = append(all, Patch("services", name, `{"metadata":{"labels":{"a":"b"}}}`))
 		}
-		return inTurn(all...)
+		return InTurn(all...)
 	}
 	const all = "zone-a zone-a zone-b zone-b zone-c zone-c"
 	return Scenario{
@@ -50,7 +50,7 @@ func serviceHints() Scenario {
 		Bare:        true,
 		Controllers: endpointControllers,
 		Kinds:       []schema.GroupVersionResource{services, pods, nodes, endpointSlices},
-		Differs: map[string]string{
+		Chance: map[string]string{
 			`^too much: event of endpoint-slice-controller about v1 Service [a-z-]+: Warning TopologyAwareHintsDisabled: Nodes only ready in one zone, addressType: IPv4$`: "EPS-53", // when upstream's manager begins
 		},
 		Steps: []Step{

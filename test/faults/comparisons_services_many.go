@@ -75,7 +75,7 @@ func crowdedServices() Scenario {
 				[]Action{
 					nodeIn("crowded", "", ""),
 					manyPods(985, 0, "crowded", "True", "all", "ready", "some"), manyPods(20, 985, "crowded", "True", "all", "ready"), manyPods(25, 1005, "crowded", "False", "all", "some"),
-					Create(documents(selecting("all"), selecting("ready"), selecting("some"))),
+					CreateAll(selecting("all"), selecting("ready"), selecting("some")),
 				},
 				[]Condition{capacity("all", "truncated"), capacity("ready", "truncated"), capacity("some", "truncated"), idle(time.Second)},
 			},

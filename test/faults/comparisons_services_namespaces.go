@@ -49,24 +49,24 @@ func namespaceEnds() Scenario {
 	}
 	fill := []Action{
 		In("ends-held", release("configmaps", "two")), In("ends-grace", release("configmaps", "waits")),
-		In("ends-held", Create(documents(heldMap("one"), heldMap("two"), configMap("free"),
+		In("ends-held", CreateAll(heldMap("one"), heldMap("two"), configMap("free"),
 			"{apiVersion: v1, kind: Secret, metadata: {name: three, finalizers: [faults.example.com/hold, faults.example.com/more]}}",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: four"+held+"}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}",
 			serviceOf("five", held, "ports: [{port: 80}]"),
-		))),
+		)),
 		In("ends-pods", InTurn(pod("held", held, "terminationGracePeriodSeconds: 0, "), pod("free", "", "terminationGracePeriodSeconds: 0, "), Create(configMap("waits")))),
 		In("ends-grace", InTurn(pod("long", "", "terminationGracePeriodSeconds: 300, "), pod("short", "", "terminationGracePeriodSeconds: 1, "), Create(heldMap("waits")))),
 		In("ends-past", InTurn(pod("past", "", "terminationGracePeriodSeconds: 1, "), Create(configMap("waits")))),
 		In("ends-foreign", Create(configMap("free"))),
-		In("ends-custom", Create(documents(custom("Widget", "one", held), custom("Widget", "two", held), custom("Widget", "free", "")))),
+		In("ends-custom", CreateAll(custom("Widget", "one", held), custom("Widget", "two", held), custom("Widget", "free", ""))),
 		In("ends-meta", Create(configMap("free"))),
-		In("ends-many", Create(documents(
+		In("ends-many", CreateAll(
 			configMap("a"), "{apiVersion: v1, kind: Secret, metadata: {name: a}}", serviceOf("a", "", "ports: [{port: 80}]"), own("b", "", "{addresses: [{ip: 192.0.2.1}]}"),
 			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: a}, spec: {hard: {pods: 0}}}", "{apiVersion: v1, kind: LimitRange, metadata: {name: a}, spec: {limits: []}}",
 			"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}",
 			"{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: a}}", custom("Widget", "a", ""),
 			"{apiVersion: v1, kind: Event, metadata: {name: a}, involvedObject: {namespace: ends-many}}",
-		))),
+		)),
 	}
 	condition := func(name, kind, field, want string) Condition {
 		return Has("namespaces", name, "{.status.conditions[?(@.type=='"+kind+"')]."+field+"}", want)

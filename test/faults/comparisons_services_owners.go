@@ -99,7 +99,7 @@ func referencesTo(ctx context.Context, w *world, owners []owner) ([]metav1.Owner
 }
 
 // widgets are custom resources, which stay until the control plane ends: Widgets of a namespace, and Gadgets without.
-var widgets = inTurn(definition("Widget", "widgets", "Namespaced"), definition("Gadget", "gadgets", "Cluster"))
+var widgets = InTurn(definition("Widget", "widgets", "Namespaced"), definition("Gadget", "gadgets", "Cluster"))
 
 func definition(kind, plural, scope string) Action {
 	text := fmt.Sprintf(`
@@ -176,11 +176,11 @@ func ownerReferences() Scenario {
 			{
 				"create owners that exist, and some that do not",
 				[]Action{
-					Create(documents(
+					CreateAll(
 						configMap("stays"), configMap("back"), configMap("fore"), configMap("fore-two"), configMap("left"), heldMap("held"), heldMap("fore-held"), heldMap("left-held"), configMap("changed"),
 						role("owner-role"), autoscaler, custom("Widget", "widget", ""), custom("Gadget", "gadget", ""),
 						"{apiVersion: v1, kind: Secret, metadata: {name: stays}}",
-					)),
+					),
 					In("default", Create(configMap("elsewhere"))),
 					owned("of-absent", absent("v1", "ConfigMap", "absent")),
 					owned("of-absent-two", absent("v1", "ConfigMap", "absent"), absent("v1", "Secret", "absent")),
@@ -257,7 +257,7 @@ func ownerReferences() Scenario {
 				[]Action{
 					unhold("configmaps", "of-elsewhere-held"), unhold("configmaps", "of-absent-held"), unhold("configmaps", "fore-held"),
 					In("default", Delete("configmaps", "elsewhere", background)),
-					Create(documents(configMap("circle-a"), configMap("self"))), SetOwners("configmaps", "self", ofMap("self")), Delete("configmaps", "self", metav1.DeletePropagationForeground),
+					CreateAll(configMap("circle-a"), configMap("self")), SetOwners("configmaps", "self", ofMap("self")), Delete("configmaps", "self", metav1.DeletePropagationForeground),
 					owned("circle-b", blocking("circle-a")), SetOwners("configmaps", "circle-a", blocking("circle-b")),
 					Delete("configmaps", "circle-a", metav1.DeletePropagationForeground),
 					Delete("configmaps", "of-left-one", metav1.DeletePropagationForeground), Delete("secrets", "stays", background),

@@ -27,8 +27,8 @@ func podUsing(name, spec, resources string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {%scontainers: [{name: web, image: a, resources: {%s}}]}}", name, spec, resources)
 }
 
-// claimOf is a PersistentVolumeClaim with further metadata and further fields of its specification.
-func claimOf(name, metadata, spec, storage string) string {
+// claimAsking is a PersistentVolumeClaim with further metadata and further fields of its specification.
+func claimAsking(name, metadata, spec, storage string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s%s}, spec: {accessModes: [ReadWriteOnce], %sresources: {requests: {storage: %q}}}}", name, metadata, spec, storage)
 }
 
@@ -42,7 +42,7 @@ func charged() Action {
 	const some = "requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 300m, memory: 128Mi}"
 	const affinity = "affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {}, %s}]}}, "
 	return InTurn(
-		Create(documents(
+		CreateAll(
 			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: faults-high}, value: 1000}",
 			"{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: faults-low}, value: 10}",
 			"{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpus}, spec: {extendedResourceName: example.com/dra}}",
@@ -61,8 +61,8 @@ func charged() Action {
 			serviceOf("balanced", "", "type: LoadBalancer, ports: [{name: a, port: 80}, {name: b, port: 81}]"),
 			serviceOf("balanced-later", "", "type: LoadBalancer, ports: [{name: a, port: 80}]"),
 			serviceOf("portless", "", "type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{name: a, port: 80}, {name: b, port: 81}]"),
-			claimOf("gold", "", "storageClassName: gold, ", "1Gi"), claimOf("gold-old", `, annotations: {volume.beta.kubernetes.io/storage-class: gold}`, "", "1500m"), claimOf("none", "", "", "2Gi"), claimOf("empty", "", `storageClassName: "", `, "3Gi"),
-			claimOf("silver", "", "storageClassName: silver, volumeAttributesClassName: slow, ", "4Gi"), claimOf("fast", "", "volumeAttributesClassName: fast, ", "5Gi"), claimOf("goes", "", "storageClassName: gold, volumeAttributesClassName: fast, ", "6Gi"),
+			claimAsking("gold", "", "storageClassName: gold, ", "1Gi"), claimAsking("gold-old", `, annotations: {volume.beta.kubernetes.io/storage-class: gold}`, "", "1500m"), claimAsking("none", "", "", "2Gi"), claimAsking("empty", "", `storageClassName: "", `, "3Gi"),
+			claimAsking("silver", "", "storageClassName: silver, volumeAttributesClassName: slow, ", "4Gi"), claimAsking("fast", "", "volumeAttributesClassName: fast, ", "5Gi"), claimAsking("goes", "", "storageClassName: gold, volumeAttributesClassName: fast, ", "6Gi"),
 			claimOfDevices("exact", "{name: a, exactly: {deviceClassName: gpus, count: 2}}, {name: b, exactly: {deviceClassName: nics}}"),
 			claimOfDevices("all", "{name: a, exactly: {deviceClassName: nics, allocationMode: All}}"),
 			claimOfDevices("first", "{name: a, firstAvailable: [{name: a, deviceClassName: gpus, count: 3}, {name: b, deviceClassName: gpus, count: 5}, {name: c, deviceClassName: nics, count: 2}]}"),
@@ -70,7 +70,7 @@ func charged() Action {
 			configMap("a"), configMap("b"), "{apiVersion: v1, kind: Secret, metadata: {name: a}}", "{apiVersion: v1, kind: ReplicationController, metadata: {name: a}, spec: {replicas: 0, selector: {a: b}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}",
 			custom("Widget", "a", ""), custom("Widget", "b", ""), "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}", "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a}}",
-		)),
+		),
 		PatchStatus("pods", "resized", `{"status":{"containerStatuses":[{"name":"web","image":"a","imageID":"a","ready":true,"restartCount":0,"resources":{"requests":{"cpu":"100m","memory":"64Mi"},"limits":{"cpu":"300m","memory":"128Mi"}}}]}}`),
 		PatchStatus("pods", "done", `{"status":{"phase":"Succeeded"}}`), PatchStatus("pods", "failed", `{"status":{"phase":"Failed"}}`),
 		PatchStatus("persistentvolumeclaims", "none", `{"status":{"phase":"Bound","capacity":{"storage":"2Gi"},"allocatedResources":{"storage":"7Gi"},"allocatedResourceStatuses":{"storage":"ControllerResizeInProgress"}}}`),
@@ -99,7 +99,7 @@ func usedQuotas() Scenario {
 			{"create what is counted", []Action{charged()}, []Condition{idle(2 * time.Second)}},
 			{
 				"create quotas",
-				[]Action{Create(documents(
+				[]Action{CreateAll(
 					quotaOf("pods", amounts, ""),
 					quotaOf("pods-bare", "cpu: 50, memory: 50Gi, ephemeral-storage: 50Gi, requests.ephemeral-storage: 50Gi, limits.ephemeral-storage: 50Gi", ""),
 					quotaOf("pods-extended", "requests.example.com/gpu: 9, hugepages-2Mi: 1Gi, requests.hugepages-2Mi: 1Gi, requests.example.com/none: 3", ""),
@@ -118,7 +118,7 @@ func usedQuotas() Scenario {
 					quotaOf("devices", "count/resourceclaims.resource.k8s.io: 9, gpus.deviceclass.resource.k8s.io/devices: 50, nics.deviceclass.resource.k8s.io/devices: 90, none.deviceclass.resource.k8s.io/devices: 9", ""),
 					quotaOf("devices-extended", "requests.example.com/dra: 50, requests.deviceclass.resource.kubernetes.io/gpus: 50, requests.deviceclass.resource.kubernetes.io/nics: 90", ""),
 					quotaOf("unknown", "count/unknown.example.com: 1, example.com/unknown: 2", ""), quotaOf("empty", "", ""),
-				)), Rest(time.Second), Patch("resourcequotas", "counts", `{"spec":{"hard":{"secrets":"11"}}}`), Patch("resourcequotas", "counted", `{"spec":{"hard":{"count/secrets":"8"}}}`)},
+				), Rest(time.Second), Patch("resourcequotas", "counts", `{"spec":{"hard":{"secrets":"11"}}}`), Patch("resourcequotas", "counted", `{"spec":{"hard":{"count/secrets":"8"}}}`)},
 				[]Condition{used("counts", "resourcequotas", "24"), used("counted", "count/resourcequotas", "24"), used("devices-extended", "requests.example.com/dra", "17"), used("counts", "services.loadbalancers", "3"), idle(3 * time.Second)},
 			},
 			{

@@ -58,7 +58,7 @@ func serviceMirrors() Scenario {
 			{
 				"create Services and their Endpoints",
 				[]Action{
-					Create(documents(
+					CreateAll(
 						own("one", ", labels: {team: a}, annotations: {note: b, kubectl.kubernetes.io/last-applied-configuration: c, endpoints.kubernetes.io/last-change-trigger-time: '2020-01-01T00:00:00Z', endpoints.kubernetes.io/over-capacity: truncated}", one),
 						own("details", "", details), own("twice", "", twice), own("contested", "", contested),
 						own("portless", "", "{addresses: [{ip: 2001:db8::1}, {ip: 192.0.2.7}]}"),
@@ -74,7 +74,7 @@ func serviceMirrors() Scenario {
 						serviceOf("external", "", "type: ExternalName, externalName: example.com"),
 						"{apiVersion: v1, kind: Endpoints, metadata: {name: external}, subsets: ["+one+"]}",
 						serviceOf("late", "", "ports: [{port: 80}]"),
-					)),
+					),
 				},
 				[]Condition{mirrored("one", "{.endpoints[*].addresses[*]}", "2001:db8::1"), mirrored("external", "{.addressType}", "IPv6"), idle(2 * time.Second)},
 			},
@@ -94,10 +94,10 @@ func serviceMirrors() Scenario {
 					Patch("endpoints", "contested", `{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":""}}}`),
 					// A manager that begins deletes Endpoints without a Service, so they are not there before.
 					Create("{apiVersion: v1, kind: Endpoints, metadata: {name: early}, subsets: [" + one + "]}"), Rest(time.Second),
-					Create(documents(
+					CreateAll(
 						serviceOf("early", "", "ports: [{port: 80}]"),
 						"{apiVersion: v1, kind: Endpoints, metadata: {name: late}, subsets: ["+one+"]}",
-					)),
+					),
 				},
 				[]Condition{mirrored("early", "{.addressType}", "IPv6"), mirrored("late", "{.addressType}", "IPv6"), mirrored("not-skipped", "{.addressType}", ""), idle(2 * time.Second)},
 			},

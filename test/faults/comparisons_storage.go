@@ -57,7 +57,7 @@ func classText(name, provisioner, more string) string {
 }
 
 // CreateAll creates the objects of some texts.
-func CreateAll(texts ...string) Action { return Create(strings.Join(texts, "\n---\n")) }
+func CreateAll(texts ...string) Action { return Create(documents(texts...)) }
 
 // doEach does something for some names.
 func doEach(do func(name string) Action, names ...string) Action {

@@ -113,9 +113,6 @@ func storageProtection() Scenario {
 	}
 	const classResource = "volumeattributesclasses"
 	others := `{"metadata":{"finalizers":["example.com/first","example.com/second"]}}`
-	ended := func(name, phase string) Action {
-		return PatchStatus("pods", name, `{"status":{"phase":"`+phase+`"}}`)
-	}
 	unused := []string{"unused", "unscheduled", "finalized"}
 	used := []string{"used", "succeeded", "failed", "going", "twice", "nowhere"}
 	first := []Action{
@@ -143,7 +140,7 @@ func storageProtection() Scenario {
 			unscheduled("unscheduled", usesClaim("unscheduled")),
 			podText("owner", "node-a", "ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: disks}}}"),
 		),
-		ended("succeeded", "Succeeded"), ended("failed", "Failed"),
+		SetPhase("succeeded", "Succeeded"), SetPhase("failed", "Failed"),
 	)
 	const finalizers = "{.metadata.finalizers[*]}"
 	return Scenario{
@@ -183,7 +180,7 @@ func storageProtection() Scenario {
 			{
 				"end and delete users",
 				[]Action{
-					deletes("pods", "used", "succeeded", "failed", "twice-1"), ended("owner", "Succeeded"),
+					deletes("pods", "used", "succeeded", "failed", "twice-1"), SetPhase("owner", "Succeeded"),
 					Patch("pods", "going", harness.NoFinalizers), Delete("pods", "nowhere", metav1.DeletePropagationBackground),
 					PatchStatus(claimResource, "status", `{"status":{"currentVolumeAttributesClassName":"other","modifyVolumeStatus":null}}`),
 					Patch(claimResource, "moves", harness.NoFinalizers), deletes(claimResource, "moves"),
@@ -222,9 +219,9 @@ func ephemeralVolumes() Scenario {
 			return []**bool{&c.Controllers.EphemeralVolume.Enabled, &c.Controllers.PersistentVolumeClaimProtection.Enabled}
 		},
 		Kinds: []schema.GroupVersionResource{pods, claims, quota},
-		Differs: map[string]string{
+		Chance: map[string]string{
 			// Upstream may not see a claim yet that it has created.
-			`(missing|too much): event of ephemeral_volume about v1 Pod \S+: Warning FailedBinding: .* already exists$`: "EPHV-28",
+			`^(missing|too much): event of ephemeral_volume about v1 Pod \S+: Warning FailedBinding: .* already exists$`: "EPHV-28",
 		},
 		Steps: []Step{
 			{

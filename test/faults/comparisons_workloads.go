@@ -63,7 +63,7 @@ func createAll(kind string, all ...workload) Action {
 	for _, one := range all {
 		texts = append(texts, one.yaml(kind))
 	}
-	return Create(strings.Join(texts, "\n---\n"))
+	return CreateAll(texts...)
 }
 
 // bySide selects the objects of createAll.

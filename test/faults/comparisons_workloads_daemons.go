@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -123,10 +124,14 @@ func daemonsPlaced() Scenario {
 }
 
 // deletePodsOn deletes the pods of a node that a selector of labels selects, as the collector of pods does with all of a
-// node that is gone.
+// node that is gone. There has to be one at least.
 func deletePodsOn(node, labels string) Action {
 	return func(ctx context.Context, w *world) error {
-		return w.admin.CoreV1().Pods(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, LabelSelector: labels})
+		of := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, LabelSelector: labels}
+		if list, err := w.admin.CoreV1().Pods(w.namespace).List(ctx, of); err != nil || len(list.Items) == 0 {
+			return errors.Join(err, fmt.Errorf("no pod on %s has %s", node, labels))
+		}
+		return w.admin.CoreV1().Pods(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, of)
 	}
 }
 

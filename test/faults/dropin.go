@@ -153,7 +153,11 @@ func (p *play) settle(ctx context.Context, began time.Time, want *ending) (final
 		if events, err = p.events(ctx, began); err != nil {
 			return nil, nil, err
 		}
-		if want == nil || time.Now().After(deadline) || len(p.scenario.unexplained(compare(want, &ending{final: final, events: events}))) == 0 {
+		if want == nil || time.Now().After(deadline) {
+			return final, events, nil
+		}
+		got := &ending{history: p.seen.sofar(), final: final, events: events}
+		if len(p.scenario.unexplained(append(compare(want, got), turnover(want, got)...), false)) == 0 {
 			return final, events, nil
 		}
 	}

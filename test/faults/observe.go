@@ -30,6 +30,7 @@ type observer struct {
 	reading   sync.WaitGroup
 
 	mu   sync.Mutex
+	keys map[types.UID]string // of all objects, as they were first seen: labels that show what was made up of a name may change
 	now  map[types.UID]string // the keys of objects that exist and live
 	seen history
 	// names are those that the API server made up, and what stands for them.
@@ -43,6 +44,7 @@ func observe(ctx context.Context, w *world, kinds []schema.GroupVersionResource)
 	o := &observer{
 		namespace: w.namespace,
 
+		keys:  map[types.UID]string{},
 		now:   map[types.UID]string{},
 		names: map[string]string{},
 		seen:  history{created: map[string]int{}, deleted: map[string]int{}, most: map[string]int{}},
@@ -90,7 +92,12 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events++
-	key, uid := resource+"/"+o.publicLocked(object), object.GetUID()
+	if name, public := object.GetName(), publicName(object); name != public {
+		o.names[name] = public
+	}
+	uid := object.GetUID()
+	key := cmp.Or(o.keys[uid], strings.ReplaceAll(keyOf(resource, object), o.namespace, "NAMESPACE"))
+	o.keys[uid] = key
 	switch what {
 	case watch.Added:
 		o.seen.created[key]++
@@ -103,16 +110,6 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	}
 	o.now[uid] = key
 	o.seen.most[key] = max(o.seen.most[key], o.count(key))
-}
-
-// publicLocked is the name of an object without what varies. Labels that say what the API server has made up of it may
-// change later.
-func (o *observer) publicLocked(object *unstructured.Unstructured) string {
-	name, public := object.GetName(), publicName(object)
-	if name != public {
-		o.names[name] = public
-	}
-	return strings.ReplaceAll(cmp.Or(o.names[name], name), o.namespace, "NAMESPACE")
 }
 
 // changes is how often something has changed so far.

@@ -63,7 +63,7 @@ func TestDifferencesFromUpstreamHaveRules(t *testing.T) {
 		rules.Write(must.Get(os.ReadFile(path))(t))
 	}
 	for _, s := range slices.Concat(Scenarios(), Comparisons()) {
-		named := slices.Collect(maps.Values(s.Differs))
+		named := slices.AppendSeq(slices.Collect(maps.Values(s.Differs)), maps.Values(s.Chance))
 		if s.Stalls != "" {
 			named = append(named, s.Stalls)
 		}

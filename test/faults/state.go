@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -56,7 +57,7 @@ func publicName(o *unstructured.Unstructured) string {
 		return "csi-*"
 	}
 	workload, _, _ := unstructured.NestedString(o.Object, "spec", "podGroupTemplateRef", "workload", "workloadName")
-	if rest, is := strings.CutPrefix(o.GetName(), workload); is && (workload != "" || o.GetKind() == "Workload") {
+	if rest, is := strings.CutPrefix(o.GetName(), workload); is && (workload != "" || o.GetKind() == "Workload" && metav1.GetControllerOf(o) != nil) {
 		return endsHashed.ReplaceAllString(workload, "-*") + endsHashed.ReplaceAllString(rest, "-*")
 	}
 	prefix := o.GetGenerateName()

@@ -85,7 +85,7 @@ func TestStateOfClusterScopedObjects(t *testing.T) {
 	if o := of("podgroups", group); o[0].key != "podgroups/gang-*-gang-pgt-0-*" {
 		t.Errorf("the key of a group of a Job is %s", o[0].key)
 	}
-	if o := of("workloads", "{kind: Workload, metadata: {name: gang-b2}}"); o[0].key != "workloads/gang-*" {
+	if o := of("workloads", "{kind: Workload, metadata: {name: gang-b2, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: gang, uid: a, controller: true}]}}"); o[0].key != "workloads/gang-*" {
 		t.Errorf("the key of the Workload of a Job is %s", o[0].key)
 	}
 	const node = "{kind: Node, metadata: {name: a}, spec: {taints: [{key: %s}, {key: %s}]}}"

@@ -238,7 +238,7 @@ func (c *statefulSetController) updateRevision(
 	owner := history.Owner{Object: set, Kind: setKind}
 	next := history.New(owner, &set.Spec.Template, payload, history.NextNumber(sorted), *collisions)
 	if set.DeletionTimestamp != nil {
-		return next, nil // it only gives the status a name: the garbage collector may just have deleted it
+		return next, nil // only its name is needed, for the status: the garbage collector may just have deleted this revision
 	}
 	created, count, err := c.history.Create(ctx, set.Namespace, set.Name, next, *collisions)
 	*collisions = count

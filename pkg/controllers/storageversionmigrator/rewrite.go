@@ -53,6 +53,10 @@ func (c *migrationController) rewriteNext(ctx context.Context, migration *svm, t
 	}
 	answer, err := c.rewrite(ctx, to, object)
 	if err != nil {
+		if refusal := (permanentError{}); errors.As(err, &refusal) {
+			klog.FromContext(ctx).Info("The API server refuses to store an object again",
+				"migration", migration.Name, "resource", to.resource, "object", klog.KObj(object), "err", err)
+		}
 		return err
 	}
 	if answer != nil && !isNewer(answer, migration.Status.ResourceVersion) {
@@ -134,7 +138,6 @@ func (c *migrationController) rewrite(
 	if ctx.Err() != nil || mayPass(err) {
 		return nil, fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	}
-	klog.FromContext(ctx).Info("The API server refuses to store an object again", "resource", to.resource, "object", klog.KObj(object))
 	return nil, permanentError{err} // the migration shows the answer as it is
 }
 
