@@ -58,7 +58,7 @@ func autoscalersBlind() Scenario {
 		Flags:       everySecondFlags,
 		Bare:        true,
 		Differs: map[string]string{ // in any order
-			`^(missing|too much): event of \S+ about \S+ HorizontalPodAutoscaler (first|second): Warning AmbiguousSelector: .* are controlled by multiple HPAs: \[[^]]*\]$`:                                "HPA-27",
+			`^(missing|too much): event of \S+ about \S+ HorizontalPodAutoscaler (first|second): Warning (AmbiguousSelector|FailedComputeMetricsReplicas): .* are controlled by multiple HPAs: \[[^]]*\]$`: "HPA-27",
 			`^(before step \d+, by [^:]+: )?horizontalpodautoscalers/(first|second) differs: \.status\.conditions\[\d\]\.message is "[^"]* multiple HPAs: [^"]*" instead of "[^"]* multiple HPAs: [^"]*"$`: "HPA-27",
 		},
 		Kinds: []schema.GroupVersionResource{autoscalers, deployments, replicaSets, replicationControllers, sets, pods},
@@ -99,7 +99,7 @@ func autoscalersBlind() Scenario {
 					scalerShows("memory", "ScalingActive", "FailedGetResourceMetric"), scalerShows("container", "ScalingActive", "FailedGetContainerResourceMetric"),
 					scalerShows("pods", "ScalingActive", "FailedGetPodsMetric"), scalerShows("object", "ScalingActive", "FailedGetObjectMetric"), scalerShows("objectaverage", "ScalingActive", "FailedGetObjectMetric"),
 					scalerShows("external", "ScalingActive", "FailedGetExternalMetric"), scalerShows("externalaverage", "ScalingActive", "FailedGetExternalMetric"), scalerShows("many", "ScalingActive", "FailedGetResourceMetric"),
-					scalerShows("old", "ScalingActive", "FailedGetResourceMetric"),
+					scalerShows("old", "ScalingActive", "FailedGetResourceMetric"), scalerShows("rs", "ScalingActive", "FailedGetResourceMetric"), scalerShows("rc", "ScalingActive", "FailedGetResourceMetric"), scalerShows("set", "ScalingActive", "FailedGetResourceMetric"),
 				},
 			},
 			{
