@@ -140,6 +140,11 @@ func servicePods() Scenario {
 		Bare:        true,
 		Controllers: endpointControllers,
 		Kinds:       []schema.GroupVersionResource{services, pods, nodes, endpointsKind, endpointSlices},
+		Differs: map[string]string{
+			// The API server deletes Endpoints with their Service. A manager that sees their end first makes them again.
+			`^2 endpoints/(headless|` + longest + `) were (created|deleted), not 1$`: "EP-11",
+			`^1 endpoints/(headless|` + longest + `) were (created|deleted), not 2$`: "EP-11",
+		},
 		Steps: []Step{
 			{
 				"create nodes, pods and Services",

@@ -243,6 +243,7 @@ func workloadsDeleted() Scenario {
 		Bare:   true,
 		Beside: []func(context.Context, *world) error{Readies},
 		Kinds:  []schema.GroupVersionResource{deployments, replicaSets, replicationControllers, sets, daemonSets, revisions, pods, nodes},
+		Chance: map[string]string{`^[1-9]\d* controllerrevisions/statefulset-foreground-\S+ were (created|deleted)`: "STS-84"},
 		Steps: []Step{
 			{"create", append([]Action{createNode("n1", "", "")}, create...), created},
 			{"delete", remove, removed},
