@@ -44,8 +44,8 @@ func (p *play) events(ctx context.Context, since time.Time) ([]event, error) {
 			if e.Related != nil {
 				kind += fmt.Sprintf(", related to %s %s", e.Related.Kind, e.Related.Name)
 			}
-			message := quoted.ReplaceAllString(p.seen.public(p.world.namespace, e.Message), `"$1*"`)
-			all = append(all, event{p.seen.public(p.world.namespace, kind), message})
+			message := quoted.ReplaceAllString(p.seen.public(e.Message), `"$1*"`)
+			all = append(all, event{p.seen.public(kind), message})
 		}
 	}
 	return all, nil
@@ -59,7 +59,7 @@ var others = []string{"default-scheduler", "kubelet", "kwok", "kwok-controller",
 
 // compare returns what differs between the end that upstream's manager came to and another one.
 func compare(want, got *ending) []string {
-	all := append(differences(want.final, got.final), got.unasked...)
+	all := slices.Concat(differences(want.final, got.final), got.unasked, turnover(&want.history, &got.history))
 	// A manager combines events of a kind when it has sent some, and two have sent less each.
 	var many []string
 	for _, e := range slices.Concat(want.events, got.events) {
@@ -81,12 +81,13 @@ func compare(want, got *ending) []string {
 }
 
 // turnover returns what was created or deleted more or less often than with upstream's manager.
-func turnover(want, got *ending) (all []string) {
+func turnover(want, got *history) (all []string) {
 	for _, of := range []struct {
 		done      string
 		want, got map[string]int
 	}{{"created", want.created, got.created}, {"deleted", want.deleted, got.deleted}} {
-		keys := maps.Clone(of.want)
+		keys := map[string]int{}
+		maps.Copy(keys, of.want)
 		maps.Copy(keys, of.got)
 		for _, key := range slices.Sorted(maps.Keys(keys)) {
 			if of.got[key] != of.want[key] {

@@ -58,10 +58,10 @@ func TestWhatComesAndGoesIsCounted(t *testing.T) {
 	want := counted(map[string]int{"pods/web-*": 3, "jobs/web": 1}, map[string]int{"pods/web-*": 1})
 	got := counted(map[string]int{"pods/web-*": 4, "jobs/web": 1}, map[string]int{"pods/web-*": 1, "jobs/web": 1})
 	differ := []string{"4 pods/web-* were created, not 3", "1 jobs/web were deleted, not 0"}
-	if found := turnover(want, got); !slices.Equal(found, differ) {
+	if found := compare(want, got); !slices.Equal(found, differ) {
 		t.Errorf("the turnover differs by %q, want %q", found, differ)
 	}
-	if found := turnover(want, want); len(found) > 0 {
+	if found := compare(want, want); len(found) > 0 {
 		t.Errorf("the turnover of the same differs by %q", found)
 	}
 }

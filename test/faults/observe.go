@@ -147,9 +147,9 @@ func (o *observer) sofar() history {
 }
 
 // public returns a text without times, UIDs, addresses and made-up names, those of objects that are gone included.
-func (o *observer) public(namespace, text string) string {
+func (o *observer) public(text string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all, _ := steady(text, replacerOf(namespace, o.names)).(string)
+	all, _ := steady(text, replacerOf(o.namespace, o.names)).(string)
 	return all
 }

@@ -29,8 +29,8 @@ type Scenario struct {
 	Configure func(*manager.Config)
 	// Flags say to upstream's manager what Configure says to ours, except for feature gates. Optional.
 	Flags []string
-	// Differs are the differences from upstream that the specifications explain: regular expressions of what compare and
-	// turnover return, and their rules.
+	// Differs are the differences from upstream that the specifications explain: regular expressions of what compare
+	// returns, and their rules.
 	Differs map[string]string
 	// Chance is as Differs, for what upstream's manager does at times and ours never: when ours plays alone, it explains
 	// nothing that is too much.

@@ -24,7 +24,10 @@ const (
 )
 
 // permanentError ends a migration.
-type permanentError struct{ error }
+type permanentError struct {
+	error
+	object string // that the API server refuses to store again; empty if the error is about none
+}
 
 func (e permanentError) Unwrap() error { return e.error }
 
@@ -65,7 +68,7 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 		c.migratorQueue.AddAfter(name, catchUpPeriod)
 		return nil
 	case errors.As(err, &permanent):
-		klog.FromContext(ctx).Error(err, "A migration has failed", "migration", name)
+		klog.FromContext(ctx).Error(err, "A migration has failed", "migration", name, "object", permanent.object)
 		err = c.fail(ctx, migration, fmt.Sprintf("migration encountered unhandled error: %v", err))
 	}
 	if err == nil {
@@ -90,7 +93,7 @@ func (c *migrationController) release(name string) {
 func (c *migrationController) attempt(ctx context.Context, migration *svm) error {
 	err := c.tolerate(migration, c.rewriteLeft(ctx, migration))
 	if errors.Is(err, errAbsent) {
-		return permanentError{errors.New("unable to obtain GVR from discovery")}
+		return permanentError{error: errors.New("unable to obtain GVR from discovery")}
 	}
 	return err
 }
@@ -127,7 +130,7 @@ func (c *migrationController) objectsOf(
 		if c.isYoung(migration) || c.Clock.Since(since) < discoveryGrace {
 			return nil, reconcile.Requeue(fmt.Errorf("the cache of %s is not complete", resource))
 		}
-		return nil, permanentError{errors.New("resource does not exist in GC: its cache cannot be completed")}
+		return nil, permanentError{error: errors.New("resource does not exist in GC: its cache cannot be completed")}
 	}
 	shown := informer.GetStore().LastStoreSyncResourceVersion()
 	if err := reached(shown, migration.Status.ResourceVersion); err != nil {
@@ -152,7 +155,7 @@ func (c *migrationController) isStopping(ctx context.Context) bool {
 func reached(shown, version string) error {
 	order, err := resourceversion.CompareResourceVersion(shown, version)
 	if err != nil {
-		return permanentError{fmt.Errorf("error comparing resource versions between GC and SVM resource: %w", err)}
+		return permanentError{error: fmt.Errorf("error comparing resource versions between GC and SVM resource: %w", err)}
 	}
 	if order < 0 {
 		return fmt.Errorf("%w: it shows %s, the migration needs %s", errBehind, shown, version)

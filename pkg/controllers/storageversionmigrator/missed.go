@@ -57,7 +57,7 @@ func (c *migrationController) missed(
 		}
 		left, err := leftIn(page.Items, migration.Status.ResourceVersion, unchanged)
 		if err != nil {
-			return nil, permanentError{err}
+			return nil, permanentError{error: err}
 		}
 		all = append(all, left...)
 		if options.Continue = page.Continue; options.Continue == "" {

@@ -28,7 +28,7 @@ const pageSize = 500
 func (c *migrationController) rewriteAll(ctx context.Context, migration *svm, to target, objects []any) error {
 	stale, err := outdated(objects, migration.Status.ResourceVersion)
 	if err != nil {
-		return permanentError{err}
+		return permanentError{error: err}
 	}
 	for _, object := range after(stale, c.progress.of(migration)) {
 		if err := c.rewriteNext(ctx, migration, to, object); err != nil {
@@ -53,10 +53,6 @@ func (c *migrationController) rewriteNext(ctx context.Context, migration *svm, t
 	}
 	answer, err := c.rewrite(ctx, to, object)
 	if err != nil {
-		if refusal := (permanentError{}); errors.As(err, &refusal) {
-			klog.FromContext(ctx).Info("The API server refuses to store an object again",
-				"migration", migration.Name, "resource", to.resource, "object", klog.KObj(object), "err", err)
-		}
 		return err
 	}
 	if answer != nil && !isNewer(answer, migration.Status.ResourceVersion) {
@@ -138,7 +134,7 @@ func (c *migrationController) rewrite(
 	if ctx.Err() != nil || mayPass(err) {
 		return nil, fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	}
-	return nil, permanentError{err} // the migration shows the answer as it is
+	return nil, permanentError{err, klog.KObj(object).String()} // the migration shows the answer as it is
 }
 
 // hasChanged reports whether an object has been updated, deleted or recreated since it was read. An admission webhook
