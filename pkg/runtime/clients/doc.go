@@ -18,7 +18,8 @@
 //     always honours Retry-After.
 //  7. Sets share connections. A process has one transport with its own credentials and, if
 //     controllers use service accounts, one without; a Set only wraps them. Creating and
-//     dropping a Set opens nothing, sends nothing and leaks nothing.
+//     dropping a Set opens nothing, sends nothing and leaks nothing. The requests of a burst open
+//     one connection after another, and no more than they need.
 //  8. Watches of Leases and of pods have connections of their own, which are paced: they are
 //     read a few times per second, so that the process wakes up once for many events. Leases are
 //     read four times per second, for nearly all of their events are renewals by nodes. Pods are

@@ -162,10 +162,12 @@ func newLane(base *rest.Config, p *pace) (*lane, error) {
 		l.open.Store(conn, true)
 		return &laneConn{Conn: conn, lane: l}, nil
 	})
+	opener := newOpener()
 	var err error
-	if l.next, err = transportFor(base, l.dial); err != nil {
+	if opener.next, err = transportFor(base, permitted(l.dial)); err != nil {
 		return nil, err
 	}
+	l.next = opener
 	if p == nil {
 		return l, nil
 	}

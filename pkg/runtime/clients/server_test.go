@@ -38,6 +38,7 @@ func newServer(t *testing.T) *server {
 	s := &server{t: t}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.EnableHTTP2 = true
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 100} // as an API server
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.connections.Add(1)
