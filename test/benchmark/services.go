@@ -16,6 +16,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/benchmark/report"
 )
 
 const (
@@ -26,7 +28,8 @@ const (
 )
 
 // runServices shares few pods among many Services: a pod that changes concerns all
-// Services of its group, as in a cluster where each has a hundred.
+// Services of its group, as in a cluster where each has a hundred. The time to create the
+// Services is mostly that of the API server, so the time after the last one is another result.
 func runServices(ctx context.Context, s *stage) error {
 	if err := s.start(ctx); err != nil {
 		return err
@@ -50,6 +53,10 @@ func runServices(ctx context.Context, s *stage) error {
 	}
 	defer stop()
 	n := scaled(services, s.options.Scale)
+	last := report.Result{
+		Scenario: s.scenario, Phase: "services-last", Mode: string(s.mode), Subject: s.name, Round: s.round,
+		Size: "the same, from the last creation on", Units: 1, Unit: "Service", Figures: map[string]float64{},
+	}
 	created := phase{
 		name: "services", size: fmt.Sprintf("%d Services of %d pods created", n, servicePods), units: float64(n), unit: "Service",
 		work: func(ctx context.Context, _ map[string]float64) error {
@@ -60,13 +67,17 @@ func runServices(ctx context.Context, s *stage) error {
 			if err != nil {
 				return err
 			}
-			return s.untilEvery(ctx, slicesInterval, "all have their endpoints", seen.complete(n))
+			began := time.Now()
+			err = s.untilEvery(ctx, slicesInterval, "all have their endpoints", seen.complete(n))
+			last.Figures[report.Wall] = time.Since(began).Seconds()
+			return err
 		},
 		check: seen.describe,
 	}
 	if err := s.measure(ctx, created); err != nil {
 		return err
 	}
+	s.record(last)
 	return s.measure(ctx, phase{
 		name: "endpoints", size: fmt.Sprintf("all %d pods behind %d Services replaced", serviceGroups*servicePods, n), units: float64(n * servicePods), unit: "endpoint",
 		work: func(ctx context.Context, _ map[string]float64) error {
