@@ -45,25 +45,26 @@ func permitted(dial connrotation.DialFunc) connrotation.DialFunc {
 // RoundTrip implements http.RoundTripper.
 func (o *opener) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil // else it can be sent only once
-	if again {
-		resp, err := o.next.RoundTrip(req)
-		if !errors.Is(err, errNoRoom) {
-			return resp, err
-		}
-		pass := o.await(ctx)
-		defer pass()
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { pass() }})
+	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
+		return o.next.RoundTrip(req.WithContext(permit(ctx))) // it cannot be sent again
 	}
-	req = req.WithContext(context.WithValue(ctx, permission{}, true))
-	if again && req.GetBody != nil {
-		var err error
+	resp, err := o.next.RoundTrip(req)
+	if !errors.Is(err, errNoRoom) {
+		return resp, err
+	}
+	pass := o.await(ctx)
+	defer pass()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { pass() }})
+	req = req.WithContext(permit(ctx))
+	if req.GetBody != nil {
 		if req.Body, err = req.GetBody(); err != nil {
 			return nil, err
 		}
 	}
 	return o.next.RoundTrip(req)
 }
+
+func permit(ctx context.Context) context.Context { return context.WithValue(ctx, permission{}, true) }
 
 // await returns when it is the caller's turn, or it has waited for long enough. The caller has to call pass.
 func (o *opener) await(ctx context.Context) (pass func()) {
