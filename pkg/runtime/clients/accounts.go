@@ -264,13 +264,18 @@ func (t *asAccount) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(withToken(again, token))
 }
 
+// repeatable reports whether the body of a request, if it has one, can be sent again.
+func repeatable(req *http.Request) bool {
+	return req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
+}
+
 // repeat returns a copy of a request whose body can be sent again.
 func repeat(req *http.Request) (*http.Request, bool) {
+	if !repeatable(req) {
+		return nil, false
+	}
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, true
-	}
-	if req.GetBody == nil {
-		return nil, false
 	}
 	body, err := req.GetBody()
 	if err != nil {

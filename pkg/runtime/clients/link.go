@@ -162,12 +162,10 @@ func newLane(base *rest.Config, p *pace) (*lane, error) {
 		l.open.Store(conn, true)
 		return &laneConn{Conn: conn, lane: l}, nil
 	})
-	opener := newOpener()
 	var err error
-	if opener.next, err = transportFor(base, permitted(l.dial)); err != nil {
+	if l.next, err = transportFor(base, l.dial); err != nil {
 		return nil, err
 	}
-	l.next = opener
 	if p == nil {
 		return l, nil
 	}
@@ -195,17 +193,18 @@ func transportFor(base *rest.Config, dial func(ctx context.Context, network, add
 	config := rest.CopyConfig(base)
 	config.UserAgent = ""   // differs by Set
 	config.BearerToken = "" // see bearer
-	config.Dial = dial
+	config.Dial = permitted(dial)
 	if config.Proxy == nil {
 		// It equals the default, but setting it keeps the transport out of client-go's
 		// process-wide cache, which would keep the transport, through its dialer, and the
 		// credentials of a replaced lane forever.
 		config.Proxy = http.ProxyFromEnvironment
 	}
-	next, err := rest.TransportFor(config)
+	plain, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating the transport to the API server: %w", err)
 	}
+	var next http.RoundTripper = newOpener(plain)
 	if !klog.V(6).Enabled() { // otherwise client-go has it logged already
 		// The verbosity can be raised later.
 		next = transport.NewDebuggingRoundTripper(next, transport.DebugByContext)

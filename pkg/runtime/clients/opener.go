@@ -30,7 +30,10 @@ var errNoRoom = errors.New("no connection has room for the request, and another 
 // permission is the key of contexts with which connections may be opened.
 type permission struct{}
 
-func newOpener() *opener { return &opener{patience: time.Second, turn: make(chan struct{}, 1)} }
+// newOpener wraps a transport whose connections are made by permitted.
+func newOpener(next http.RoundTripper) *opener {
+	return &opener{layer: layer{next}, patience: time.Second, turn: make(chan struct{}, 1)}
+}
 
 // permitted makes connections for requests that may open them.
 func permitted(dial connrotation.DialFunc) connrotation.DialFunc {
@@ -45,8 +48,8 @@ func permitted(dial connrotation.DialFunc) connrotation.DialFunc {
 // RoundTrip implements http.RoundTripper.
 func (o *opener) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
-		return o.next.RoundTrip(req.WithContext(permit(ctx))) // it cannot be sent again
+	if !repeatable(req) {
+		return o.next.RoundTrip(req.WithContext(permit(ctx)))
 	}
 	resp, err := o.next.RoundTrip(req)
 	if !errors.Is(err, errNoRoom) {
@@ -55,13 +58,11 @@ func (o *opener) RoundTrip(req *http.Request) (*http.Response, error) {
 	pass := o.await(ctx)
 	defer pass()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { pass() }})
-	req = req.WithContext(permit(ctx))
-	if req.GetBody != nil {
-		if req.Body, err = req.GetBody(); err != nil {
-			return nil, err
-		}
+	again, ok := repeat(req)
+	if !ok {
+		return nil, err
 	}
-	return o.next.RoundTrip(req)
+	return o.next.RoundTrip(again.WithContext(permit(ctx)))
 }
 
 func permit(ctx context.Context) context.Context { return context.WithValue(ctx, permission{}, true) }

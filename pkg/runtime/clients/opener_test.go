@@ -15,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -41,13 +42,30 @@ func burst(t *testing.T, s *server, n int, request func(ctx context.Context) err
 	return int(s.connections.Load() - before)
 }
 
+// openerOf returns the opener among the layers of a transport.
+func openerOf(t *testing.T, transport http.RoundTripper) *opener {
+	t.Helper()
+	for {
+		switch layer := transport.(type) {
+		case *opener:
+			return layer
+		case utilnet.RoundTripperWrapper:
+			transport = layer.WrappedRoundTripper()
+		default:
+			t.Fatal("connections are opened without an opener")
+		}
+	}
+}
+
 // Pins MGR-242.
 func TestABurstOpensNoMoreConnectionsThanItNeeds(t *testing.T) {
 	const n, needed = 550, 6
 	s := newServer(t)
 	c := s.clients(nil)
-	opener := c.own.current.next.(*opener)
-	opener.patience = time.Minute
+	openerOf(t, c.own.current.next).patience = time.Minute
+	for _, paced := range c.own.current.paced {
+		openerOf(t, paced)
+	}
 	set, err := c.For(Identity{Name: "burst"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,8 +118,7 @@ func TestARequestDoesNotWaitForAConnectionForLong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				sent := map[string]time.Duration{}
-				o := newOpener()
-				o.next = roundTripper(func(req *http.Request) (*http.Response, error) {
+				o := newOpener(roundTripper(func(req *http.Request) (*http.Response, error) {
 					if req.Context().Value(permission{}) == nil {
 						return nil, fmt.Errorf("dialling: %w", errNoRoom)
 					}
@@ -110,7 +127,7 @@ func TestARequestDoesNotWaitForAConnectionForLong(t *testing.T) {
 						time.Sleep(test.opening)
 					}
 					return nil, errOpened
-				})
+				}))
 				send := func(path string, timeout time.Duration) {
 					ctx, cancel := context.WithTimeout(t.Context(), timeout)
 					defer cancel()
@@ -136,14 +153,13 @@ func TestARequestDoesNotWaitForAConnectionForLong(t *testing.T) {
 }
 
 func TestABodyThatCannotBeSentAgainIsSentAtOnce(t *testing.T) {
-	o := newOpener()
-	o.turn <- struct{}{} // somebody else's
-	o.next = roundTripper(func(req *http.Request) (*http.Response, error) {
+	o := newOpener(roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.Context().Value(permission{}) == nil {
 			t.Error("sent without being permitted to open a connection")
 		}
 		return nil, io.EOF
-	})
+	}))
+	o.turn <- struct{}{} // somebody else's
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://server/", io.MultiReader(strings.NewReader("x")))
 	if err != nil {
 		t.Fatal(err)
