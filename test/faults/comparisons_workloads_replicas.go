@@ -222,7 +222,6 @@ func replicasFailing(kind string) Scenario {
 			{
 				"end the causes",
 				[]Action{
-					Patch("resourcequotas", "web", `{"spec":{"hard":{"requests.example.com/things":"5"}}}`),
 					Patch(resource, "denied", `{"spec":{"template":{"metadata":{"labels":{"denied":null}}}}}`),
 					PatchEach("pods", "app=staying", `{"metadata":{"labels":{"denied":null}}}`),
 					Patch(resource, "accountless", `{"spec":{"template":{"spec":{"priorityClassName":null}}}}`),
@@ -232,8 +231,12 @@ func replicasFailing(kind string) Scenario {
 				},
 			},
 			{
-				"touch what waits for a retry", // that may be seconds away
-				[]Action{Patch(resource, "greedy", `{"spec":{"minReadySeconds":1}}`)},
+				"raise the quota", // a takeover between would retry at once what may otherwise be retried seconds later
+				[]Action{
+					Patch("resourcequotas", "web", `{"spec":{"hard":{"requests.example.com/things":"5"}}}`),
+					Repeat(Action(Has("resourcequotas", "web", `{.status.hard.requests\.example\.com/things}`, "5"))),
+					Patch(resource, "greedy", `{"spec":{"minReadySeconds":1}}`),
+				},
 				[]Condition{fails("greedy", ""), Has(resource, "greedy", "{.status.availableReplicas}", "3")},
 			},
 		},
