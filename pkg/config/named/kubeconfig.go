@@ -36,6 +36,17 @@ func checkConnection(server string) func(name string, content []byte) error {
 }
 
 func loadKubeconfig(name, server string) (*rest.Config, error) {
+	config, err := ReadKubeconfig(name, server)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+	}
+	return config, nil
+}
+
+// ReadKubeconfig reads how to reach an API server from a kubeconfig. server replaces the one in the file if it is not
+// empty. A file that names no cluster, such as one that is still empty, is an error: client-go would take the
+// credentials of the pod that the process runs in instead, which lead to another API server.
+func ReadKubeconfig(name, server string) (*rest.Config, error) {
 	loaded, err := clientcmd.LoadFromFile(name)
 	if err == nil {
 		err = clientcmd.ResolveLocalPaths(loaded)
@@ -43,15 +54,12 @@ func loadKubeconfig(name, server string) (*rest.Config, error) {
 	if err == nil {
 		err = checkRegular(FilesOf(loaded))
 	}
-	var config *rest.Config
-	if err == nil {
-		overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}}
-		config, err = clientcmd.NewDefaultClientConfig(*loaded, overrides).ClientConfig()
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+		return nil, err
 	}
-	return config, nil
+	from := &clientcmd.ClientConfigLoadingRules{ExplicitPath: name}
+	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}}
+	return clientcmd.NewNonInteractiveClientConfig(*loaded, "", overrides, from).ClientConfig()
 }
 
 // checkCredentials refuses what the process refuses when it reads the kubeconfig: a CA that is none, an empty token

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"kcmd.dev/test/pod"
 )
 
 // kubeconfig is a folder with a kubeconfig and the files it names.
@@ -139,6 +141,25 @@ func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kubeconfig that names no cluster is still being written, or was edited in the wrong way. It does not lead to the API
+// server of the pod that the process runs in. Pins MGR-243.
+func TestAKubeconfigWithoutAClusterIsRefused(t *testing.T) {
+	const noContext = "apiVersion: v1\nkind: Config\nclusters: [{name: k, cluster: {server: 'https://own.test'}}]\n" +
+		"users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+	files := map[string]string{"/empty": "", "/bare": "apiVersion: v1\nkind: Config\n", "/no-context": noContext}
+	pod.Inside(t, files, func() {
+		for path := range files {
+			a, err := LoadAccess(Source{Kubeconfig: path}, time.Now())
+			if err == nil {
+				t.Errorf("%s leads to %s", path, a.Config.Host)
+			}
+		}
+		if a, err := LoadAccess(Source{}, time.Now()); err != nil || a.Config.Host != pod.Host {
+			t.Errorf("without a kubeconfig: %v", err)
+		}
+	})
 }
 
 func webToken(subject string, number int) string {
