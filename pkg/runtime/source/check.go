@@ -27,23 +27,18 @@ func (w *Watcher) adopt(n *notifier) {
 	}
 }
 
-// dueAt is when a file has to be read next.
+// dueAt is when a file has to be read next. While it is being changed it is not read for any other reason: it may be
+// half-written.
 func (w *Watcher) dueAt(f *file) time.Time {
-	if f.lastRead.IsZero() {
+	switch {
+	case f.lastRead.IsZero():
 		return time.Time{}
+	case !f.burst.empty():
+		return f.burst.due(w.settle)
+	case f.notifyErr != nil:
+		return f.lastRead.Add(min(w.poll, fallbackPoll))
 	}
-	poll := w.poll
-	if f.notifyErr != nil {
-		poll = min(poll, fallbackPoll)
-	}
-	at := f.lastRead.Add(poll)
-	if f.burst.empty() {
-		return at
-	}
-	if b := f.burst.due(w.settle); b.Before(at) {
-		return b
-	}
-	return at
+	return f.lastRead.Add(w.poll)
 }
 
 // due returns the files to read now, in the order of Set.

@@ -289,6 +289,40 @@ func TestFileWrittenWithoutPauseIsRead(t *testing.T) {
 	}
 }
 
+// What is in a file for a moment while it is written is not read, also if it is read more often than it settles.
+// Pins MGR-244.
+func TestAHalfWrittenFileIsNotPolled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "whole")
+	fake := clocktesting.NewFakeClock(time.Now())
+	h := start(t, Options{Settle: 10 * time.Second, Poll: time.Second, Clock: fake}, path)
+	h.expect("whole")
+	put(t, path, "ha")
+	h.touchedAt(fake.Now())
+	for range 8 {
+		h.step(fake, time.Second)
+	}
+	await.True(t, "the watcher has looked", fake.HasWaiters)
+	if p := peek(h.w); p != nil {
+		t.Errorf("%q is read 8s after it was written", p.Content)
+	}
+	put(t, path, "half")
+	h.touchedAt(fake.Now())
+	var c Change
+	await.True(t, "the file is read", func() bool {
+		select {
+		case c = <-h.w.Changes():
+			return true
+		default:
+			fake.Step(time.Second)
+			return false
+		}
+	})
+	if c.Err != nil || string(c.Content) != "half" {
+		t.Errorf("read is %q, %v", c.Content, c.Err)
+	}
+}
+
 func TestPollingWithoutNotifications(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	put(t, path, "one")
