@@ -84,6 +84,9 @@ current-context: x
 	} {
 		write(t, name+".conf", strings.NewReplacer("CA", "one.crt", "token: t", user).Replace(kubeconfig))
 	}
+	write(t, "unverified.conf", strings.Replace(kubeconfig, "certificate-authority: CA", "certificate-authority: one.crt, insecure-skip-tls-verify: true", 1))
+	write(t, "nourl.conf", strings.NewReplacer("CA", "one.crt", "https://127.0.0.1:6443", "'https://127.0.0.1 :6443'").Replace(kubeconfig))
+	write(t, "noplugin.conf", strings.NewReplacer("CA", "one.crt", "token: t", "auth-provider: {name: gone}").Replace(kubeconfig))
 	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Fatal(err)
@@ -149,6 +152,16 @@ func TestCheckFiles(t *testing.T) {
 			"f.yaml:3:32: clientConnection.kubeconfig: notoken.conf cannot be used: the token file DIR/blank is empty"},
 		{"kubeconfig whose CA is none", "clientConnection: {kubeconfig: noca.conf}\n",
 			"f.yaml:3:32: clientConnection.kubeconfig: noca.conf cannot be used: the CA of the API server is no certificate in PEM format: data does not contain any valid RSA or ECDSA certificates"},
+		{"MGR-245: kubeconfig with a CA that is not to be used", "clientConnection: {kubeconfig: unverified.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: unverified.conf cannot be used: specifying a root certificates file with the insecure flag is not allowed"},
+		{"MGR-245: kubeconfig whose server is no URL", "clientConnection: {kubeconfig: nourl.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: nourl.conf cannot be used: host must be a URL or a host:port pair: \"https://127.0.0.1 :6443\""},
+		{"MGR-245: kubeconfig with an unknown plugin", "clientConnection: {kubeconfig: noplugin.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: noplugin.conf cannot be used: no Auth Provider found for name \"gone\""},
+		{"MGR-245: kubeconfig of the endpoint whose CA is none", "serving: {authentication: {kubeconfig: noca.conf}}\n",
+			"f.yaml:3:40: serving.authentication.kubeconfig: noca.conf cannot be used: unable to load root certificates: unable to parse bytes as PEM block"},
+		{"MGR-245: kubeconfig of the endpoint with a CA that is not to be used", "serving: {authorization: {kubeconfig: unverified.conf}}\n",
+			"f.yaml:3:39: serving.authorization.kubeconfig: unverified.conf cannot be used: specifying a root certificates file with the insecure flag is not allowed"},
 		{"kubeconfig without a server", "clientConnection: {kubeconfig: noserver.conf}\n",
 			"f.yaml:3:32: clientConnection.kubeconfig: noserver.conf is not a valid kubeconfig: invalid configuration: no server found for cluster \"c\""},
 		{"kubeconfig whose server the configuration sets", "clientConnection: {kubeconfig: noserver.conf, server: \"https://127.0.0.1:6443\"}\n", ""},

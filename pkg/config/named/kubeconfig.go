@@ -14,25 +14,44 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// checkKubeconfig loads the file as the clients will, files it names included.
+// checkKubeconfig loads the file as the clients will, files it names included, and makes what they are made of.
 func checkKubeconfig(name string, _ []byte) error {
-	_, err := loadKubeconfig(name, "")
-	return err
+	return checkLoaded(name, "", checkClient)
 }
 
 // checkConnection is checkKubeconfig for the connection to the API server, whose credentials have to be usable: the
 // process does not start without them. server replaces the one in the file if it is not empty.
 func checkConnection(server string) func(name string, content []byte) error {
 	return func(name string, _ []byte) error {
-		config, err := loadKubeconfig(name, server)
-		if err != nil {
-			return err
-		}
-		if err := checkCredentials(config, time.Now()); err != nil {
-			return fmt.Errorf("%s cannot be used: %w", name, err)
-		}
-		return nil
+		return checkLoaded(name, server, func(config *rest.Config) error {
+			if err := checkCredentials(config, time.Now()); err != nil {
+				return err
+			}
+			return checkClient(config)
+		})
 	}
+}
+
+// checkLoaded loads a kubeconfig and checks what it leads to.
+func checkLoaded(name, server string, check func(*rest.Config) error) error {
+	config, err := loadKubeconfig(name, server)
+	if err != nil {
+		return err
+	}
+	if err := check(config); err != nil {
+		return fmt.Errorf("%s cannot be used: %w", name, err)
+	}
+	return nil
+}
+
+// checkClient refuses what no client can be made of: a server that is no URL, a CA that is none or is given although the
+// certificate of the server is not to be verified, an unknown plugin for credentials. It sends nothing.
+func checkClient(config *rest.Config) error {
+	if _, _, err := rest.DefaultServerUrlFor(config); err != nil {
+		return err
+	}
+	_, err := rest.TLSConfigFor(config)
+	return err
 }
 
 func loadKubeconfig(name, server string) (*rest.Config, error) {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/test/must"
 	"kcmd.dev/test/pod"
 )
 
@@ -31,10 +33,10 @@ func newKubeconfig(t *testing.T, change func(*clientcmdapi.Cluster, *clientcmdap
 	cluster := &clientcmdapi.Cluster{Server: "https://one.test:6443"}
 	user := &clientcmdapi.AuthInfo{}
 	change(cluster, user)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["k"], config.AuthInfos["u"] = cluster, user
-	config.Contexts["c"], config.CurrentContext = &clientcmdapi.Context{Cluster: "k", AuthInfo: "u"}, "c"
-	if err := clientcmd.WriteToFile(*config, k.path("kubeconfig")); err != nil {
+	written := clientcmdapi.NewConfig()
+	written.Clusters["k"], written.AuthInfos["u"] = cluster, user
+	written.Contexts["c"], written.CurrentContext = &clientcmdapi.Context{Cluster: "k", AuthInfo: "u"}, "c"
+	if err := clientcmd.WriteToFile(*written, k.path("kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	return k
@@ -160,6 +162,41 @@ func TestAKubeconfigWithoutAClusterIsRefused(t *testing.T) {
 			t.Errorf("without a kubeconfig: %v", err)
 		}
 	})
+}
+
+// The check of a configuration refuses the kubeconfigs that no client can be made with, and no others. Pins MGR-245.
+func TestTheCheckOfKubeconfigsAgreesWithTheClients(t *testing.T) {
+	ca, _ := pair(t, "ca", nil, time.Now().Add(time.Hour))
+	for name, shape := range map[string]func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo){
+		"a token":               func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = "t" },
+		"a CA":                  func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = ca },
+		"a CA that is none":     func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = []byte("x") },
+		"no verification":       func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.InsecureSkipTLSVerify = true },
+		"a host without scheme": func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "one.test:6443" },
+		"no URL":                func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "https://one .test" },
+		"a CA and no verification": func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = ca, true
+		},
+		"an unknown plugin": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "gone"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKubeconfig(t, shape)
+			a, err := k.load()
+			if err == nil {
+				var c *Clients
+				if c, err = New(Options{Base: a.Config}); err == nil {
+					c.Close()
+				}
+			}
+			d := must.Get(config.Load("f.yaml", fmt.Appendf(nil, "apiVersion: config.kcmd.dev/v1beta1\n"+
+				"kind: KubeControllerManagerConfiguration\nclientConnection: {kubeconfig: %s}\n", k.path("kubeconfig"))))(t)
+			if problems := d.CheckFiles(); problems.HasErrors() != (err != nil) {
+				t.Errorf("the check says %q, the clients say %v", problems.Error(), err)
+			}
+		})
+	}
 }
 
 func webToken(subject string, number int) string {
