@@ -351,15 +351,25 @@ func checkPodTemplate(name string, content []byte) error {
 
 // checkAllowList requires a map as in metrics.allowListMapping.
 func checkAllowList(name string, content []byte) error {
+	_, err := AllowList(name, content)
+	return err
+}
+
+// AllowList returns the content of a file with a map as in metrics.allowListMapping. A file without content is an error,
+// since it may still be being written.
+func AllowList(name string, content []byte) (map[string]string, error) {
+	if len(content) == 0 {
+		return nil, fmt.Errorf("the file %s is empty", name)
+	}
 	values := map[string]string{}
 	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		return fmt.Errorf("%s contains no map of \"metric,label\" to \"value,value\": %w", name, err)
+		return nil, fmt.Errorf("%s contains no map of \"metric,label\" to \"value,value\": %w", name, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !rules.IsMetricLabel(key) {
-			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label",
+			return nil, fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label",
 				name, problem.Quote(key))
 		}
 	}
-	return nil
+	return values, nil
 }
