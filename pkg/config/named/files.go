@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -202,9 +203,13 @@ func (c *fileChecker) servingCertificates(t v1beta1.TLS) {
 func (c *fileChecker) servingCertificate(block, certFile, keyFile string) {
 	path := block + ".certFile"
 	content, _ := c.pair(path, certFile, block+".privateKeyFile", keyFile)
-	if content == nil {
-		return
+	if content != nil {
+		c.warnOfExpiry(path, certFile, content)
 	}
+}
+
+// warnOfExpiry warns of a serving certificate that has expired.
+func (c *fileChecker) warnOfExpiry(path, certFile string, content []byte) {
 	chain, err := cert.ParseCertsPEM(content)
 	if err == nil && time.Now().After(chain[0].NotAfter) {
 		c.report.Warnf(c.places.Position(path), path,
@@ -263,15 +268,41 @@ func (c *fileChecker) directory(name string) {
 		return
 	}
 	info, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return
-	}
-	if err == nil && !info.IsDir() {
+	case err == nil && !info.IsDir():
 		err = fmt.Errorf("%s is not a directory", name)
+	case err == nil:
+		err = c.madePair(field)
 	}
 	if err != nil {
 		c.fail(err, field)
 	}
+}
+
+// madePair checks the self-signed pair that is in a directory already: it is served, and not made again.
+func (c *fileChecker) madePair(directory named) error {
+	const pair = "kube-controller-manager"
+	certFile, keyFile := filepath.Join(directory.name, pair+".crt"), filepath.Join(directory.name, pair+".key")
+	if absent(certFile) && absent(keyFile) {
+		return nil
+	}
+	certificate, certErr := readFile(certFile)
+	key, keyErr := readFile(keyFile)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return fmt.Errorf("a certificate and its key must be there together: %w", err)
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		return fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err)
+	}
+	c.warnOfExpiry(directory.path, certFile, certificate)
+	return nil
+}
+
+func absent(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func readFile(name string) ([]byte, error) {

@@ -64,6 +64,23 @@ func writeFiles(t *testing.T) {
 	write(t, "badlabels.yaml", "allowListMapping: {a: b}\n")
 	write(t, "badkey.yaml", "a: b\n")
 	write(t, "empty", "")
+	for directory, pair := range map[string][2]string{
+		"made": {"one.crt", "one.key"}, "half": {"one.crt", ""}, "mixed": {"one.crt", "two.key"}, "old": {"expired.crt", "expired.key"},
+	} {
+		if err := os.Mkdir(directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for n, ending := range []string{".crt", ".key"} {
+			if pair[n] == "" {
+				continue
+			}
+			content, err := os.ReadFile(pair[n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(directory, "kube-controller-manager"+ending), string(content))
+		}
+	}
 	write(t, "text", "hello\n")
 	write(t, "bare.conf", "apiVersion: v1\nkind: Config\n")
 	kubeconfig := `apiVersion: v1
@@ -185,6 +202,14 @@ func TestCheckFiles(t *testing.T) {
 				"f.yaml:3:53: serving.tls.privateKeyFile: text contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
 		{"file as directory", "serving: {tls: {certDirectory: text}}\n", "f.yaml:3:32: serving.tls.certDirectory: text is not a directory"},
 		{"directory to be made", "serving: {tls: {certDirectory: new}}\n", ""},
+		{"directory with a pair", "serving: {tls: {certDirectory: made}}\n", ""},
+		{"MGR-247: directory with half of a pair", "serving: {tls: {certDirectory: half}}\n", "f.yaml:3:32: serving.tls.certDirectory: " +
+			"a certificate and its key must be there together: the file half/kube-controller-manager.key does not exist"},
+		{"MGR-247: directory with a pair that does not belong together", "serving: {tls: {certDirectory: mixed}}\n", "f.yaml:3:32: serving.tls.certDirectory: " +
+			"mixed/kube-controller-manager.crt and mixed/kube-controller-manager.key do not match: tls: private key does not match public key"},
+		{"MGR-247: directory with a pair that has expired", "serving: {tls: {certDirectory: old}}\n", "f.yaml:3:32: warning: serving.tls.certDirectory: " +
+			"the certificate in old/kube-controller-manager.crt expired at 2020-01-02T03:04:05Z: clients that verify it cannot connect"},
+		{"directory that nothing reads", "serving: {tls: {certFile: one.crt, privateKeyFile: one.key, certDirectory: mixed}}\n", ""},
 		{"certificates for host names", "serving: {tls: {sniCertificates: [{certFile: one.crt, privateKeyFile: one.key}, {certFile: one.crt, privateKeyFile: two.key}]}}\n",
 			"f.yaml:3:92: serving.tls.sniCertificates[1].certFile: one.crt and two.key do not match: tls: private key does not match public key"},
 		{"metric labels", "metrics: {allowListMappingManifest: labels.yaml}\n", ""},
@@ -263,6 +288,9 @@ func TestCheckEdit(t *testing.T) {
 			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
 		{"a directory that became a file", "serving: {tls: {certDirectory: text}}\n", "serving: {tls: {certDirectory: text}}\n",
 			"f.yaml:3:32: warning: serving.tls.certDirectory: text is not a directory" + stays, []string{"text"}},
+		{"MGR-247: a pair in a directory that no longer belongs together", "serving: {tls: {certDirectory: mixed}}\n", "serving: {tls: {certDirectory: mixed}, profiling: false}\n",
+			"f.yaml:3:32: warning: serving.tls.certDirectory: mixed/kube-controller-manager.crt and mixed/kube-controller-manager.key do not match: " +
+				"tls: private key does not match public key" + stays, []string{"mixed"}},
 		{"another directory", "serving: {tls: {certDirectory: new}}\n", "serving: {tls: {certDirectory: text}}\n",
 			"f.yaml:3:32: serving.tls.certDirectory: text is not a directory", nil},
 		{"a certificate that moves in its list", "serving: {tls: {sniCertificates: [{certFile: gone.crt, privateKeyFile: one.key}]}}\n",
