@@ -95,6 +95,7 @@ func (w *Watcher) check(f *file, n *notifier) {
 	events, settle := f.burst, w.settle
 	f.burst = burst{} // events from here on are about a later state
 	w.mu.Unlock()
+	polled := events.empty() && !f.lastRead.IsZero()
 	if events.empty() {
 		events.add(start)
 	}
@@ -119,9 +120,21 @@ func (w *Watcher) check(f *file, n *notifier) {
 	if err == nil {
 		c.Hash = Hash(content)
 	}
+	if f.changes(c.state(), polled) && !events.exhausted(start, settle) {
+		w.again(f, events.first)
+		return
+	}
 	w.mu.Lock()
 	f.offer(c)
 	w.mu.Unlock()
+}
+
+// changes notes the state that was read, and reports whether the file may still be changing, since no event was seen of
+// its last change: it is read again when it has settled.
+func (f *file) changes(state string, polled bool) bool {
+	f.unseen = state != f.state && (polled || f.unseen)
+	f.state = state
+	return f.unseen
 }
 
 // offer makes c the next delivery, unless it was delivered already.
