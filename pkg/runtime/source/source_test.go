@@ -302,7 +302,7 @@ func TestAHalfWrittenFileIsNotPolled(t *testing.T) {
 	for range 8 {
 		h.step(fake, time.Second)
 	}
-	await.True(t, "the watcher has looked", fake.HasWaiters)
+	await.True(t, "the watcher waits again", fake.HasWaiters)
 	if p := peek(h.w); p != nil {
 		t.Errorf("%q is read 8s after it was written", p.Content)
 	}
