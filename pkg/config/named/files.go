@@ -386,8 +386,8 @@ func checkAllowList(name string, content []byte) error {
 	return err
 }
 
-// AllowList returns the content of a file with a map as in metrics.allowListMapping. A file without content is an error,
-// since it may still be being written.
+// AllowList returns the content of a file with a map as in metrics.allowListMapping. A file without content is an
+// error, since it may not have been written yet.
 func AllowList(name string, content []byte) (map[string]string, error) {
 	if len(content) == 0 {
 		return nil, fmt.Errorf("the file %s is empty", name)
