@@ -44,8 +44,8 @@ func checkLoaded(name, server string, check func(*rest.Config) error) error {
 	return nil
 }
 
-// checkClient refuses what no client can be made of: a server that is no URL, a CA that is none or is given although the
-// certificate of the server is not to be verified, an unknown plugin for credentials. It sends nothing.
+// checkClient refuses what no client can be made of: a server that is no URL, a CA that is none or is given although
+// the certificate of the server is not to be verified, an unknown plugin for credentials. It sends nothing.
 func checkClient(config *rest.Config) error {
 	if _, _, err := rest.DefaultServerUrlFor(config); err != nil {
 		return err

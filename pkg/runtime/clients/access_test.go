@@ -145,8 +145,8 @@ func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A kubeconfig that names no cluster is still being written, or was edited in the wrong way. It does not lead to the API
-// server of the pod that the process runs in. Pins MGR-243.
+// A kubeconfig that names no cluster is still being written, or was edited in the wrong way. It does not lead to the
+// API server of the pod that the process runs in. Pins MGR-243.
 func TestAKubeconfigWithoutAClusterIsRefused(t *testing.T) {
 	const noContext = "apiVersion: v1\nkind: Config\nclusters: [{name: k, cluster: {server: 'https://own.test'}}]\n" +
 		"users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"

@@ -100,8 +100,8 @@ func TestClosedReviewsOpenNothing(t *testing.T) {
 	}
 }
 
-// The API server of the pod that the process runs in reviews no requests instead of the one that a kubeconfig is to name.
-// Pins MGR-243.
+// The API server of the pod that the process runs in reviews no requests instead of the one that a kubeconfig is to
+// name. Pins MGR-243.
 func TestNoReviewsByTheAPIServerOfThePodInstead(t *testing.T) {
 	pod.Inside(t, map[string]string{"/empty": "", "/bare": "apiVersion: v1\nkind: Config\n"}, func() {
 		for path, refused := range map[string]bool{"/empty": true, "/bare": true, "": false} {
