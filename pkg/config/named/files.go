@@ -64,6 +64,14 @@ func Check(name string, cfg *v1beta1.KubeControllerManagerConfiguration, places 
 	return c.report.Errors(), c.bad
 }
 
+// CheckFile is Check of one of the files that a configuration names, as for an edit that newly names it. It is nil for
+// a file that it does not name.
+func CheckFile(cfg *v1beta1.KubeControllerManagerConfiguration, name string) error {
+	c := &fileChecker{report: &problem.Report{}, only: name}
+	c.check(cfg)
+	return errors.Join(c.failures...)
+}
+
 // Files lists the files that a configuration names and Check reads.
 func Files(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
 	var names []string
@@ -96,6 +104,8 @@ type fileChecker struct {
 	inForce   map[string]string // names by field, of the configuration in force
 	bad       []string          // of these, files that are bad now
 	starting  bool              // see CheckStart
+	only      string            // see CheckFile
+	failures  []error           // of CheckFile
 }
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
@@ -154,6 +164,10 @@ func (c *fileChecker) controllers(cfg *v1beta1.KubeControllerManagerConfiguratio
 // fail reports the first of some fields, which name what is bad together; as a warning if the
 // configuration in force names the same.
 func (c *fileChecker) fail(err error, fields ...named) {
+	if c.only != "" {
+		c.failures = append(c.failures, err)
+		return
+	}
 	path := fields[0].path
 	at := c.places.Position(path)
 	if slices.ContainsFunc(fields, func(f named) bool { return c.inForce[f.path] != f.name }) {
@@ -173,7 +187,7 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 	}
 	field := named{path: path, name: name}
 	c.names = append(c.names, field)
-	if c.namesOnly {
+	if c.namesOnly || c.only != "" && name != c.only {
 		return nil
 	}
 	content, err := readFile(name)
@@ -264,7 +278,7 @@ func (c *fileChecker) directory(name string) {
 	}
 	field := named{path: "serving.tls.certDirectory", name: name, directory: true}
 	c.names = append(c.names, field)
-	if c.namesOnly {
+	if c.namesOnly || c.only != "" {
 		return
 	}
 	info, err := os.Stat(name)
