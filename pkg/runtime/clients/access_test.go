@@ -177,6 +177,16 @@ func TestTheCheckOfKubeconfigsAgreesWithTheClients(t *testing.T) {
 		"a CA and no verification": func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = ca, true
 		},
+		"a plugin": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{
+				APIVersion: "client.authentication.k8s.io/v1", Command: "/must-not-run", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
+		},
+		"a plugin of another version": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{
+				APIVersion: "client.authentication.k8s.io/v0", Command: "/must-not-run", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
+		},
 		"an unknown plugin": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "gone"}
 		},
