@@ -51,7 +51,7 @@ func TestWhatCannotBePreparedNamesItsField(t *testing.T) {
 		{
 			"label values that are bad now", cfg.Metrics.AllowListMappingManifest,
 			func(c *plan.Config) { c.Metrics.DisabledMetrics = []string{"workqueue_adds_total"} },
-			"metrics.allowListMappingManifest", "reading the allowed label values ", "",
+			"metrics.allowListMappingManifest", "reading the allowed label values: ", "",
 		},
 		{
 			"a CA that is bad now", cfg.Serving.Authentication.ClientCAFile,

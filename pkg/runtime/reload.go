@@ -101,8 +101,13 @@ func (r *Runtime) refusedNow(except string) map[string]string {
 	return hashes
 }
 
-// useFiles has controllers use the content of a changed file, and of others.
+// useFiles has controllers use the content of a changed file, and of others, if an edit could newly name each of them.
 func (r *Runtime) useFiles(ctx context.Context, change source.Change, others map[string]string) error {
+	for _, path := range append(slices.Collect(maps.Keys(others)), change.Path) {
+		if err := named.CheckFile(r.document.Config, path); err != nil {
+			return err
+		}
+	}
 	tx := r.begin(supervisor.CauseFile)
 	tx.next.files = maps.Clone(r.files)
 	tx.next.files[change.Path] = change.Hash

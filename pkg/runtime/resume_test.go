@@ -162,6 +162,29 @@ func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {
 	w.uses("both p7 c8", "one c8", "volumes t1")
 }
 
+// What an edit could not name, and the process could not start with, is no better in a file that changes, also if its
+// reader would take it. Pins MGR-249.
+func TestAChangedFileThatNoEditCouldNameIsNotUsed(t *testing.T) {
+	const first, second = "{apiVersion: v1, kind: Pod, spec: {volumes: [{name: a}]}}", "{apiVersion: v1, kind: Pod, spec: {volumes: [{name: b}]}}"
+	w := newReaders(t)
+	w.write("template", first)
+	w.uses("both p1 c1", "one c1", "volumes "+first)
+	cfg := w.inForce.DeepCopy()
+	cfg.Controllers.PersistentVolumeBinder.Recycler.NFS.PodTemplateFile = filepath.Join(w.folder, "template")
+	w.world.write(t, cfg)
+	w.wait(t, "the file is named", func() error {
+		if s := w.runtime.Status().Configuration; s.Generation != 2 {
+			return fmt.Errorf("generation %d, rejected: %s", s.Generation, s.Rejected)
+		}
+		return nil
+	})
+	w.write("template", "{spec: {volumes: [{name: b}]}}")
+	w.write("ca", "c2")
+	w.uses("both p1 c2", "one c2", "volumes "+first)
+	w.write("template", second)
+	w.uses("both p1 c2", "one c2", "volumes "+second)
+}
+
 // A file has another content for a moment, while a controller reads it because of another one.
 func TestAContentThatWasReadByChanceIsNotKept(t *testing.T) {
 	w := newReaders(t, func(c *plan.Config) { c.Reload.SettleTime.Duration = 300 * time.Millisecond }) // it sees p1 only

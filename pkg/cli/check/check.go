@@ -155,6 +155,9 @@ func (c Checker) old(r *Report, name string) (cfg *v1beta1.KubeControllerManager
 		r.Note = found.label + " is invalid and nothing in it can be used: there is no Plan"
 		return nil, nil
 	}
+	if len(leftOut) == 0 { // only files that it names are bad now: a process may have it in force
+		return document.Config, nil
+	}
 	r.Note = fmt.Sprintf("%s is invalid, and no process of this version has it in force: "+
 		"this is the Plan of a change from it without %s", found.label, shortList(leftOut))
 	return document.Config, leftOut

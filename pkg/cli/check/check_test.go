@@ -302,6 +302,22 @@ func TestFilesAreCheckedIfAsked(t *testing.T) {
 	}
 }
 
+// A process can have a configuration in force of which a file has turned bad since. Pins MGR-248.
+func TestAnOldConfigurationWithBadFilesIsComparedAsAWhole(t *testing.T) {
+	files["files.yaml"] = head + "clientConnection: {kubeconfig: none.conf}\ncontrollers: {deployment-controller: {concurrentSyncs: 7}}\n"
+	t.Cleanup(func() { delete(files, "files.yaml") })
+	c := checker("")
+	c.Files = true
+	r := c.Compare("good.yaml", Against{Name: "files.yaml"})
+	out, problems := text(r, terminal.Never)
+	if !r.Valid || r.Note != "" || !strings.Contains(out, "controllers.deployment-controller.concurrentSyncs: 7 → 5\n") {
+		t.Errorf("valid %t, note %q, plan\n%s", r.Valid, r.Note, out)
+	}
+	if problems != "files.yaml:3:32: warning: clientConnection.kubeconfig: the file none.conf does not exist\n" {
+		t.Errorf("the problems are %q", problems)
+	}
+}
+
 func TestParseFailOn(t *testing.T) {
 	if _, err := ParseFailOn("never"); err == nil || err.Error() != `must be error or warning, not "never"` {
 		t.Errorf("error is %v", err)

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -63,6 +64,14 @@ func Check(name string, cfg *v1beta1.KubeControllerManagerConfiguration, places 
 	return c.report.Errors(), c.bad
 }
 
+// CheckFile is Check of one of the files that a configuration names, as for an edit that newly names it. It is nil for
+// a file that it does not name.
+func CheckFile(cfg *v1beta1.KubeControllerManagerConfiguration, name string) error {
+	c := &fileChecker{report: &problem.Report{}, only: name}
+	c.check(cfg)
+	return errors.Join(c.failures...)
+}
+
 // Files lists the files that a configuration names and Check reads.
 func Files(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
 	var names []string
@@ -95,6 +104,8 @@ type fileChecker struct {
 	inForce   map[string]string // names by field, of the configuration in force
 	bad       []string          // of these, files that are bad now
 	starting  bool              // see CheckStart
+	only      string            // see CheckFile
+	failures  []error           // of CheckFile
 }
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
@@ -153,6 +164,10 @@ func (c *fileChecker) controllers(cfg *v1beta1.KubeControllerManagerConfiguratio
 // fail reports the first of some fields, which name what is bad together; as a warning if the
 // configuration in force names the same.
 func (c *fileChecker) fail(err error, fields ...named) {
+	if c.only != "" {
+		c.failures = append(c.failures, err)
+		return
+	}
 	path := fields[0].path
 	at := c.places.Position(path)
 	if slices.ContainsFunc(fields, func(f named) bool { return c.inForce[f.path] != f.name }) {
@@ -172,7 +187,7 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 	}
 	field := named{path: path, name: name}
 	c.names = append(c.names, field)
-	if c.namesOnly {
+	if c.namesOnly || c.only != "" && name != c.only {
 		return nil
 	}
 	content, err := readFile(name)
@@ -202,9 +217,13 @@ func (c *fileChecker) servingCertificates(t v1beta1.TLS) {
 func (c *fileChecker) servingCertificate(block, certFile, keyFile string) {
 	path := block + ".certFile"
 	content, _ := c.pair(path, certFile, block+".privateKeyFile", keyFile)
-	if content == nil {
-		return
+	if content != nil {
+		c.warnOfExpiry(path, certFile, content)
 	}
+}
+
+// warnOfExpiry warns of a serving certificate that has expired.
+func (c *fileChecker) warnOfExpiry(path, certFile string, content []byte) {
 	chain, err := cert.ParseCertsPEM(content)
 	if err == nil && time.Now().After(chain[0].NotAfter) {
 		c.report.Warnf(c.places.Position(path), path,
@@ -259,19 +278,45 @@ func (c *fileChecker) directory(name string) {
 	}
 	field := named{path: "serving.tls.certDirectory", name: name, directory: true}
 	c.names = append(c.names, field)
-	if c.namesOnly {
+	if c.namesOnly || c.only != "" {
 		return
 	}
 	info, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return
-	}
-	if err == nil && !info.IsDir() {
+	case err == nil && !info.IsDir():
 		err = fmt.Errorf("%s is not a directory", name)
+	case err == nil:
+		err = c.madePair(field)
 	}
 	if err != nil {
 		c.fail(err, field)
 	}
+}
+
+// madePair checks the self-signed pair that is in a directory already: it is served, and not made again.
+func (c *fileChecker) madePair(directory named) error {
+	const pair = "kube-controller-manager"
+	certFile, keyFile := filepath.Join(directory.name, pair+".crt"), filepath.Join(directory.name, pair+".key")
+	if absent(certFile) && absent(keyFile) {
+		return nil
+	}
+	certificate, certErr := readFile(certFile)
+	key, keyErr := readFile(keyFile)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return fmt.Errorf("a certificate and its key must be there together: %w", err)
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		return fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err)
+	}
+	c.warnOfExpiry(directory.path, certFile, certificate)
+	return nil
+}
+
+func absent(name string) bool {
+	_, err := os.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func readFile(name string) ([]byte, error) {
@@ -351,15 +396,25 @@ func checkPodTemplate(name string, content []byte) error {
 
 // checkAllowList requires a map as in metrics.allowListMapping.
 func checkAllowList(name string, content []byte) error {
+	_, err := AllowList(name, content)
+	return err
+}
+
+// AllowList returns the content of a file with a map as in metrics.allowListMapping. A file without content is an
+// error, since it may not have been written yet.
+func AllowList(name string, content []byte) (map[string]string, error) {
+	if len(content) == 0 {
+		return nil, fmt.Errorf("the file %s is empty", name)
+	}
 	values := map[string]string{}
 	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		return fmt.Errorf("%s contains no map of \"metric,label\" to \"value,value\": %w", name, err)
+		return nil, fmt.Errorf("%s contains no map of \"metric,label\" to \"value,value\": %w", name, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !rules.IsMetricLabel(key) {
-			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label",
+			return nil, fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label",
 				name, problem.Quote(key))
 		}
 	}
-	return nil
+	return values, nil
 }

@@ -64,6 +64,23 @@ func writeFiles(t *testing.T) {
 	write(t, "badlabels.yaml", "allowListMapping: {a: b}\n")
 	write(t, "badkey.yaml", "a: b\n")
 	write(t, "empty", "")
+	for directory, pair := range map[string][2]string{
+		"made": {"one.crt", "one.key"}, "half": {"one.crt", ""}, "mixed": {"one.crt", "two.key"}, "old": {"expired.crt", "expired.key"},
+	} {
+		if err := os.Mkdir(directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for n, ending := range []string{".crt", ".key"} {
+			if pair[n] == "" {
+				continue
+			}
+			content, err := os.ReadFile(pair[n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(directory, "kube-controller-manager"+ending), string(content))
+		}
+	}
 	write(t, "text", "hello\n")
 	write(t, "bare.conf", "apiVersion: v1\nkind: Config\n")
 	kubeconfig := `apiVersion: v1
@@ -84,6 +101,9 @@ current-context: x
 	} {
 		write(t, name+".conf", strings.NewReplacer("CA", "one.crt", "token: t", user).Replace(kubeconfig))
 	}
+	write(t, "unverified.conf", strings.Replace(kubeconfig, "certificate-authority: CA", "certificate-authority: one.crt, insecure-skip-tls-verify: true", 1))
+	write(t, "nourl.conf", strings.NewReplacer("CA", "one.crt", "https://127.0.0.1:6443", "'https://127.0.0.1 :6443'").Replace(kubeconfig))
+	write(t, "noplugin.conf", strings.NewReplacer("CA", "one.crt", "token: t", "auth-provider: {name: gone}").Replace(kubeconfig))
 	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Fatal(err)
@@ -149,6 +169,16 @@ func TestCheckFiles(t *testing.T) {
 			"f.yaml:3:32: clientConnection.kubeconfig: notoken.conf cannot be used: the token file DIR/blank is empty"},
 		{"kubeconfig whose CA is none", "clientConnection: {kubeconfig: noca.conf}\n",
 			"f.yaml:3:32: clientConnection.kubeconfig: noca.conf cannot be used: the CA of the API server is no certificate in PEM format: data does not contain any valid RSA or ECDSA certificates"},
+		{"MGR-245: kubeconfig with a CA that is not to be used", "clientConnection: {kubeconfig: unverified.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: unverified.conf cannot be used: specifying a root certificates file with the insecure flag is not allowed"},
+		{"MGR-245: kubeconfig whose server is no URL", "clientConnection: {kubeconfig: nourl.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: nourl.conf cannot be used: host must be a URL or a host:port pair: \"https://127.0.0.1 :6443\""},
+		{"MGR-245: kubeconfig with an unknown plugin", "clientConnection: {kubeconfig: noplugin.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: noplugin.conf cannot be used: no Auth Provider found for name \"gone\""},
+		{"MGR-245: kubeconfig of the endpoint whose CA is none", "serving: {authentication: {kubeconfig: noca.conf}}\n",
+			"f.yaml:3:40: serving.authentication.kubeconfig: noca.conf cannot be used: unable to load root certificates: unable to parse bytes as PEM block"},
+		{"MGR-245: kubeconfig of the endpoint with a CA that is not to be used", "serving: {authorization: {kubeconfig: unverified.conf}}\n",
+			"f.yaml:3:39: serving.authorization.kubeconfig: unverified.conf cannot be used: specifying a root certificates file with the insecure flag is not allowed"},
 		{"kubeconfig without a server", "clientConnection: {kubeconfig: noserver.conf}\n",
 			"f.yaml:3:32: clientConnection.kubeconfig: noserver.conf is not a valid kubeconfig: invalid configuration: no server found for cluster \"c\""},
 		{"kubeconfig whose server the configuration sets", "clientConnection: {kubeconfig: noserver.conf, server: \"https://127.0.0.1:6443\"}\n", ""},
@@ -172,6 +202,14 @@ func TestCheckFiles(t *testing.T) {
 				"f.yaml:3:53: serving.tls.privateKeyFile: text contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
 		{"file as directory", "serving: {tls: {certDirectory: text}}\n", "f.yaml:3:32: serving.tls.certDirectory: text is not a directory"},
 		{"directory to be made", "serving: {tls: {certDirectory: new}}\n", ""},
+		{"directory with a pair", "serving: {tls: {certDirectory: made}}\n", ""},
+		{"MGR-247: directory with half of a pair", "serving: {tls: {certDirectory: half}}\n", "f.yaml:3:32: serving.tls.certDirectory: " +
+			"a certificate and its key must be there together: the file half/kube-controller-manager.key does not exist"},
+		{"MGR-247: directory with a pair that does not belong together", "serving: {tls: {certDirectory: mixed}}\n", "f.yaml:3:32: serving.tls.certDirectory: " +
+			"mixed/kube-controller-manager.crt and mixed/kube-controller-manager.key do not match: tls: private key does not match public key"},
+		{"MGR-247: directory with a pair that has expired", "serving: {tls: {certDirectory: old}}\n", "f.yaml:3:32: warning: serving.tls.certDirectory: " +
+			"the certificate in old/kube-controller-manager.crt expired at 2020-01-02T03:04:05Z: clients that verify it cannot connect"},
+		{"directory that nothing reads", "serving: {tls: {certFile: one.crt, privateKeyFile: one.key, certDirectory: mixed}}\n", ""},
 		{"certificates for host names", "serving: {tls: {sniCertificates: [{certFile: one.crt, privateKeyFile: one.key}, {certFile: one.crt, privateKeyFile: two.key}]}}\n",
 			"f.yaml:3:92: serving.tls.sniCertificates[1].certFile: one.crt and two.key do not match: tls: private key does not match public key"},
 		{"metric labels", "metrics: {allowListMappingManifest: labels.yaml}\n", ""},
@@ -250,6 +288,9 @@ func TestCheckEdit(t *testing.T) {
 			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
 		{"a directory that became a file", "serving: {tls: {certDirectory: text}}\n", "serving: {tls: {certDirectory: text}}\n",
 			"f.yaml:3:32: warning: serving.tls.certDirectory: text is not a directory" + stays, []string{"text"}},
+		{"MGR-247: a pair in a directory that no longer belongs together", "serving: {tls: {certDirectory: mixed}}\n", "serving: {tls: {certDirectory: mixed}, profiling: false}\n",
+			"f.yaml:3:32: warning: serving.tls.certDirectory: mixed/kube-controller-manager.crt and mixed/kube-controller-manager.key do not match: " +
+				"tls: private key does not match public key" + stays, []string{"mixed"}},
 		{"another directory", "serving: {tls: {certDirectory: new}}\n", "serving: {tls: {certDirectory: text}}\n",
 			"f.yaml:3:32: serving.tls.certDirectory: text is not a directory", nil},
 		{"a certificate that moves in its list", "serving: {tls: {sniCertificates: [{certFile: gone.crt, privateKeyFile: one.key}]}}\n",

@@ -14,28 +14,58 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// checkKubeconfig loads the file as the clients will, files it names included.
+// checkKubeconfig loads the file as the clients will, files it names included, and makes what they are made of.
 func checkKubeconfig(name string, _ []byte) error {
-	_, err := loadKubeconfig(name, "")
-	return err
+	return checkLoaded(name, "", checkClient)
 }
 
 // checkConnection is checkKubeconfig for the connection to the API server, whose credentials have to be usable: the
 // process does not start without them. server replaces the one in the file if it is not empty.
 func checkConnection(server string) func(name string, content []byte) error {
 	return func(name string, _ []byte) error {
-		config, err := loadKubeconfig(name, server)
-		if err != nil {
-			return err
-		}
-		if err := checkCredentials(config, time.Now()); err != nil {
-			return fmt.Errorf("%s cannot be used: %w", name, err)
-		}
-		return nil
+		return checkLoaded(name, server, func(config *rest.Config) error {
+			if err := checkCredentials(config, time.Now()); err != nil {
+				return err
+			}
+			return checkClient(config)
+		})
 	}
 }
 
+// checkLoaded loads a kubeconfig and checks what it leads to.
+func checkLoaded(name, server string, check func(*rest.Config) error) error {
+	config, err := loadKubeconfig(name, server)
+	if err != nil {
+		return err
+	}
+	if err := check(config); err != nil {
+		return fmt.Errorf("%s cannot be used: %w", name, err)
+	}
+	return nil
+}
+
+// checkClient refuses what no client can be made of: a server that is no URL, a CA that is none or is given although
+// the certificate of the server is not to be verified, an unknown plugin for credentials. It sends nothing.
+func checkClient(config *rest.Config) error {
+	if _, _, err := rest.DefaultServerUrlFor(config); err != nil {
+		return err
+	}
+	_, err := rest.TLSConfigFor(config)
+	return err
+}
+
 func loadKubeconfig(name, server string) (*rest.Config, error) {
+	config, err := ReadKubeconfig(name, server)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+	}
+	return config, nil
+}
+
+// ReadKubeconfig reads how to reach an API server from a kubeconfig. server replaces the one in the file if it is not
+// empty. A file that names no cluster, such as one that is still empty, is an error: client-go would take the
+// credentials of the pod that the process runs in instead, which lead to another API server.
+func ReadKubeconfig(name, server string) (*rest.Config, error) {
 	loaded, err := clientcmd.LoadFromFile(name)
 	if err == nil {
 		err = clientcmd.ResolveLocalPaths(loaded)
@@ -43,15 +73,12 @@ func loadKubeconfig(name, server string) (*rest.Config, error) {
 	if err == nil {
 		err = checkRegular(FilesOf(loaded))
 	}
-	var config *rest.Config
-	if err == nil {
-		overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}}
-		config, err = clientcmd.NewDefaultClientConfig(*loaded, overrides).ClientConfig()
-	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+		return nil, err
 	}
-	return config, nil
+	from := &clientcmd.ClientConfigLoadingRules{ExplicitPath: name}
+	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}}
+	return clientcmd.NewNonInteractiveClientConfig(*loaded, "", overrides, from).ClientConfig()
 }
 
 // checkCredentials refuses what the process refuses when it reads the kubeconfig: a CA that is none, an empty token

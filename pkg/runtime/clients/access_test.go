@@ -15,6 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/test/must"
+	"kcmd.dev/test/pod"
 )
 
 // kubeconfig is a folder with a kubeconfig and the files it names.
@@ -29,10 +33,10 @@ func newKubeconfig(t *testing.T, change func(*clientcmdapi.Cluster, *clientcmdap
 	cluster := &clientcmdapi.Cluster{Server: "https://one.test:6443"}
 	user := &clientcmdapi.AuthInfo{}
 	change(cluster, user)
-	config := clientcmdapi.NewConfig()
-	config.Clusters["k"], config.AuthInfos["u"] = cluster, user
-	config.Contexts["c"], config.CurrentContext = &clientcmdapi.Context{Cluster: "k", AuthInfo: "u"}, "c"
-	if err := clientcmd.WriteToFile(*config, k.path("kubeconfig")); err != nil {
+	written := clientcmdapi.NewConfig()
+	written.Clusters["k"], written.AuthInfos["u"] = cluster, user
+	written.Contexts["c"], written.CurrentContext = &clientcmdapi.Context{Cluster: "k", AuthInfo: "u"}, "c"
+	if err := clientcmd.WriteToFile(*written, k.path("kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	return k
@@ -136,6 +140,70 @@ func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
 				}
 			case <-time.After(10 * time.Second):
 				t.Error("loading does not end")
+			}
+		})
+	}
+}
+
+// A kubeconfig that names no cluster is still being written, or was edited in the wrong way. It does not lead to the
+// API server of the pod that the process runs in. Pins MGR-243.
+func TestAKubeconfigWithoutAClusterIsRefused(t *testing.T) {
+	const noContext = "apiVersion: v1\nkind: Config\nclusters: [{name: k, cluster: {server: 'https://own.test'}}]\n" +
+		"users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+	files := map[string]string{"/empty": "", "/bare": "apiVersion: v1\nkind: Config\n", "/no-context": noContext}
+	pod.Inside(t, files, func() {
+		for path := range files {
+			a, err := LoadAccess(Source{Kubeconfig: path}, time.Now())
+			if err == nil {
+				t.Errorf("%s leads to %s", path, a.Config.Host)
+			}
+		}
+		if a, err := LoadAccess(Source{}, time.Now()); err != nil || a.Config.Host != pod.Host {
+			t.Errorf("without a kubeconfig: %v", err)
+		}
+	})
+}
+
+// The check of a configuration refuses the kubeconfigs that no client can be made with, and no others. Pins MGR-245.
+func TestTheCheckOfKubeconfigsAgreesWithTheClients(t *testing.T) {
+	ca, _ := pair(t, "ca", nil, time.Now().Add(time.Hour))
+	for name, shape := range map[string]func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo){
+		"a token":               func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = "t" },
+		"a CA":                  func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = ca },
+		"a CA that is none":     func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.CertificateAuthorityData = []byte("x") },
+		"no verification":       func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.InsecureSkipTLSVerify = true },
+		"a host without scheme": func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "one.test:6443" },
+		"no URL":                func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "https://one .test" },
+		"a CA and no verification": func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = ca, true
+		},
+		"a plugin": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{
+				APIVersion: "client.authentication.k8s.io/v1", Command: "/must-not-run", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
+		},
+		"a plugin of another version": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{
+				APIVersion: "client.authentication.k8s.io/v0", Command: "/must-not-run", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
+		},
+		"an unknown plugin": func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "gone"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKubeconfig(t, shape)
+			a, err := k.load()
+			if err == nil {
+				var c *Clients
+				if c, err = New(Options{Base: a.Config}); err == nil {
+					c.Close()
+				}
+			}
+			d := must.Get(config.Load("f.yaml", fmt.Appendf(nil, "apiVersion: config.kcmd.dev/v1beta1\n"+
+				"kind: KubeControllerManagerConfiguration\nclientConnection: {kubeconfig: %s}\n", k.path("kubeconfig"))))(t)
+			if problems := d.CheckFiles(); problems.HasErrors() != (err != nil) {
+				t.Errorf("the check says %q, the clients say %v", problems.Error(), err)
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"kcmd.dev/pkg/config/named"
 )
 
 // component is what every user agent starts with.
@@ -32,7 +34,7 @@ type Source struct {
 // of the API server are dropped. Files that the kubeconfig names are named in the result
 // too; see LoadAccess.
 func loadConfig(from Source) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags(from.Server, from.Kubeconfig)
+	config, err := restConfig(from)
 	if err != nil {
 		return nil, fmt.Errorf("loading client configuration: %w", err)
 	}
@@ -41,6 +43,13 @@ func loadConfig(from Source) (*rest.Config, error) {
 	config.AcceptContentTypes = from.AcceptContentTypes
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
+}
+
+func restConfig(from Source) (*rest.Config, error) {
+	if from.Kubeconfig == "" {
+		return clientcmd.BuildConfigFromFlags(from.Server, "")
+	}
+	return named.ReadKubeconfig(from.Kubeconfig, from.Server)
 }
 
 // userAgent returns the user agent of a client with the given suffix.

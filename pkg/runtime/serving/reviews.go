@@ -10,9 +10,10 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/named"
 )
 
 const (
@@ -74,5 +75,5 @@ func load(kubeconfig string) (*rest.Config, error) {
 	if err := checkNamed(kubeconfig); err != nil {
 		return nil, err
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	return named.ReadKubeconfig(kubeconfig, "")
 }

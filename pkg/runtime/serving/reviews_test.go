@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/pod"
 )
 
 // open counts the connections to a server.
@@ -96,4 +98,18 @@ func TestClosedReviewsOpenNothing(t *testing.T) {
 	if _, err := r.dial(t.Context(), "tcp", listener.Addr().String()); !errors.Is(err, errReviewsClosed) {
 		t.Errorf("dialling afterwards gives %v", err)
 	}
+}
+
+// The API server of the pod that the process runs in reviews no requests instead of the one that a kubeconfig is to
+// name. Pins MGR-243.
+func TestNoReviewsByTheAPIServerOfThePodInstead(t *testing.T) {
+	pod.Inside(t, map[string]string{"/empty": "", "/bare": "apiVersion: v1\nkind: Config\n"}, func() {
+		for path, refused := range map[string]bool{"/empty": true, "/bare": true, "": false} {
+			r := newReviews()
+			if client, err := r.client(path, 0); (err != nil) != refused || (client != nil) == refused {
+				t.Errorf("with the kubeconfig %q there is a client: %t, error %v", path, client != nil, err)
+			}
+			r.close()
+		}
+	})
 }

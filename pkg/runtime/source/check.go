@@ -27,23 +27,18 @@ func (w *Watcher) adopt(n *notifier) {
 	}
 }
 
-// dueAt is when a file has to be read next.
+// dueAt is when a file has to be read next. While it is being changed it is not read for any other reason: it may be
+// half-written.
 func (w *Watcher) dueAt(f *file) time.Time {
-	if f.lastRead.IsZero() {
+	switch {
+	case f.lastRead.IsZero():
 		return time.Time{}
+	case !f.burst.empty():
+		return f.burst.due(w.settle)
+	case f.notifyErr != nil:
+		return f.lastRead.Add(min(w.poll, fallbackPoll))
 	}
-	poll := w.poll
-	if f.notifyErr != nil {
-		poll = min(poll, fallbackPoll)
-	}
-	at := f.lastRead.Add(poll)
-	if f.burst.empty() {
-		return at
-	}
-	if b := f.burst.due(w.settle); b.Before(at) {
-		return b
-	}
-	return at
+	return f.lastRead.Add(w.poll)
 }
 
 // due returns the files to read now, in the order of Set.
@@ -100,6 +95,7 @@ func (w *Watcher) check(f *file, n *notifier) {
 	events, settle := f.burst, w.settle
 	f.burst = burst{} // events from here on are about a later state
 	w.mu.Unlock()
+	polled := events.empty() && !f.lastRead.IsZero()
 	if events.empty() {
 		events.add(start)
 	}
@@ -124,9 +120,21 @@ func (w *Watcher) check(f *file, n *notifier) {
 	if err == nil {
 		c.Hash = Hash(content)
 	}
+	if f.changes(c.state(), polled) && !events.exhausted(start, settle) {
+		w.again(f, events.first)
+		return
+	}
 	w.mu.Lock()
 	f.offer(c)
 	w.mu.Unlock()
+}
+
+// changes notes the state that was read, and reports whether the file may still be changing, since no event was seen of
+// its last change: it is read again when it has settled.
+func (f *file) changes(state string, polled bool) bool {
+	f.unseen = state != f.state && (polled || f.unseen)
+	f.state = state
+	return f.unseen
 }
 
 // offer makes c the next delivery, unless it was delivered already.

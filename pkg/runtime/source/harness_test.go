@@ -152,6 +152,24 @@ func (h harness) step(fake *clocktesting.FakeClock, d time.Duration) {
 	fake.Step(d)
 }
 
+// stepUntil moves the clock until a content is delivered, which has to be the next one.
+func (h harness) stepUntil(fake *clocktesting.FakeClock, d time.Duration, content string) {
+	h.Helper()
+	var c Change
+	await.True(h, fmt.Sprintf("%q is delivered", content), func() bool {
+		select {
+		case c = <-h.w.Changes():
+			return true
+		default:
+			fake.Step(d)
+			return false
+		}
+	})
+	if c.Err != nil || string(c.Content) != content {
+		h.Fatalf("got content %q, error %v, want content %q", c.Content, c.Err, content)
+	}
+}
+
 // touchedAt waits for an event.
 func (h harness) touchedAt(when time.Time) {
 	h.Helper()

@@ -43,6 +43,45 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// What is due to be read without an event waits for the events that were seen.
+func TestWhenAFileIsReadNext(t *testing.T) {
+	const settle, poll = 100 * time.Millisecond, 10 * time.Second
+	read := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return read.Add(d) }
+	changed := func(since ...time.Duration) (b burst) {
+		for _, d := range since {
+			b.add(at(d))
+		}
+		return b
+	}
+	for name, tc := range map[string]struct {
+		file file
+		want time.Time
+	}{
+		"never read":                     {file{burst: changed(0)}, time.Time{}},
+		"no event":                       {file{lastRead: read}, at(poll)},
+		"no event, not watched":          {file{lastRead: read, notifyErr: errNotRegular}, at(fallbackPoll)},
+		"an event":                       {file{lastRead: read, burst: changed(time.Second)}, at(time.Second + settle)},
+		"an event, not watched entirely": {file{lastRead: read, notifyErr: errNotRegular, burst: changed(0)}, at(settle)},
+		"MGR-244: an event just before the poll": {
+			file{lastRead: read, burst: changed(poll - time.Millisecond)}, at(poll - time.Millisecond + settle),
+		},
+		"MGR-244: changes without a pause over the poll": {
+			file{lastRead: read, burst: changed(poll-9*settle, poll-settle/2)}, at(poll + settle/2),
+		},
+		"MGR-244: changes for ten times as long": {
+			file{lastRead: read, burst: changed(poll-9*settle, poll+settle/2)}, at(poll + settle),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := New(Options{Settle: settle, Poll: poll})
+			if got := w.dueAt(&tc.file); !got.Equal(tc.want) {
+				t.Errorf("read after %v, want %v", got.Sub(read), tc.want.Sub(read))
+			}
+		})
+	}
+}
+
 func TestOffer(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	change := func(content string, at time.Time) Change {

@@ -97,7 +97,9 @@ type file struct {
 
 	// Owned by Run.
 	lastRead  time.Time
-	notifyErr error // why the file is polled
+	state     string // what was read last
+	unseen    bool   // that it has changed was found without an event, and it has not been the same twice since
+	notifyErr error  // why the file is polled
 }
 
 // New returns a Watcher that watches nothing. Nothing happens before Run.

@@ -289,6 +289,64 @@ func TestFileWrittenWithoutPauseIsRead(t *testing.T) {
 	}
 }
 
+// What is in a file for a moment while it is written is not read, also if it is read more often than it settles.
+// Pins MGR-244.
+func TestAHalfWrittenFileIsNotPolled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "whole")
+	fake := clocktesting.NewFakeClock(time.Now())
+	h := start(t, Options{Settle: 10 * time.Second, Poll: time.Second, Clock: fake}, path)
+	h.expect("whole")
+	put(t, path, "ha")
+	h.touchedAt(fake.Now())
+	for range 8 {
+		h.step(fake, time.Second)
+	}
+	await.True(t, "the watcher waits again", fake.HasWaiters)
+	if p := peek(h.w); p != nil {
+		t.Errorf("%q is read 8s after it was written", p.Content)
+	}
+	put(t, path, "half")
+	h.touchedAt(fake.Now())
+	h.stepUntil(fake, time.Second, "half")
+}
+
+// A change of which no event was seen may not be over: the file is read again when it has settled, until it stays the
+// same. Pins MGR-244.
+func TestAHalfWrittenFileIsNotDeliveredWithoutEvents(t *testing.T) {
+	const settle, poll = 10 * time.Second, time.Minute
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "whole")
+	fake := clocktesting.NewFakeClock(time.Now())
+	w := New(Options{Settle: settle, Poll: poll, Clock: fake})
+	w.openFS = deaf
+	w.Set(path)
+	h := run(t, w)
+	h.expect("whole")
+	put(t, path, "ha")
+	h.step(fake, poll)
+	await.True(t, "the file was polled", fake.HasWaiters)
+	put(t, path, "half")
+	h.step(fake, settle)
+	await.True(t, "the file was read again", fake.HasWaiters)
+	if p := peek(w); p != nil {
+		t.Errorf("%q is delivered, and may be half-written", p.Content)
+	}
+	h.stepUntil(fake, settle, "half")
+}
+
+// deaf opens notifications that accept watches and never send anything, as those of NFS do.
+func deaf() (*fsnotify.Watcher, error) {
+	fsw, err := fsnotify.NewWatcher()
+	if err == nil {
+		fsw.Events = make(chan fsnotify.Event)
+		fsw.Errors = make(chan error)
+		close(fsw.Events)
+		close(fsw.Errors)
+	}
+	return fsw, err
+}
+
 func TestPollingWithoutNotifications(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	put(t, path, "one")
@@ -310,11 +368,11 @@ func TestPollingWithoutNotifications(t *testing.T) {
 	}
 	put(t, path, "two")
 	h.step(fake, fallbackPoll)
-	h.expect("two")
+	h.stepUntil(fake, defaultSettle, "two")
 	broken.Store(false)
 	put(t, path, "three")
 	h.step(fake, fallbackPoll)
-	h.expect("three")
+	h.stepUntil(fake, defaultSettle, "three")
 	if err := w.reasonToPoll(); err != nil {
 		t.Fatalf("still polling: %v", err)
 	}
@@ -325,26 +383,17 @@ func TestPollFindsWhatNotificationsMiss(t *testing.T) {
 	put(t, path, "one")
 	fake := clocktesting.NewFakeClock(time.Now())
 	w := New(Options{Poll: time.Minute, Clock: fake})
-	w.openFS = func() (*fsnotify.Watcher, error) {
-		fsw, err := fsnotify.NewWatcher()
-		if err == nil { // it accepts watches and never tells anything, like NFS
-			fsw.Events = make(chan fsnotify.Event)
-			fsw.Errors = make(chan error)
-			close(fsw.Events)
-			close(fsw.Errors)
-		}
-		return fsw, err
-	}
+	w.openFS = deaf
 	w.Set(path)
 	h := run(t, w)
 	h.expect("one")
 	put(t, path, "two")
 	h.step(fake, time.Minute)
-	h.expect("two")
+	h.stepUntil(fake, defaultSettle, "two")
 	w.SetTiming(time.Second, 5*time.Second)
 	put(t, path, "three")
 	h.step(fake, 5*time.Second)
-	h.expect("three")
+	h.stepUntil(fake, time.Second, "three")
 }
 
 func TestManyRestartsLeakNothing(t *testing.T) {

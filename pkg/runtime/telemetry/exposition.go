@@ -10,7 +10,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
-	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/v1beta1"
@@ -37,9 +36,9 @@ func newExposition(c v1beta1.Metrics, manifest []byte) (Exposition, error) {
 	}
 	mapping := c.AllowListMapping
 	if c.AllowListMappingManifest != "" {
-		mapping = map[string]string{}
-		if err := yaml.Unmarshal(manifest, &mapping); err != nil {
-			return Exposition{}, fmt.Errorf("reading the allowed label values in %s: %w", c.AllowListMappingManifest, err)
+		var err error
+		if mapping, err = named.AllowList(c.AllowListMappingManifest, manifest); err != nil {
+			return Exposition{}, fmt.Errorf("reading the allowed label values: %w", err)
 		}
 	}
 	for key, values := range mapping {

@@ -94,6 +94,7 @@ func TestLabelValuesThatAreNotAllowedFallTogether(t *testing.T) {
 	}
 }
 
+// The file is read as the check of a configuration reads it, also when it changes. Pins MGR-246.
 func TestAllowedValuesOfAManifest(t *testing.T) {
 	c := v1beta1.Metrics{AllowListMappingManifest: "labels.yaml"}
 	h := NewHub()
@@ -102,7 +103,10 @@ func TestAllowedValuesOfAManifest(t *testing.T) {
 	if got := values(find(t, h, "test_total")); len(got) != 3 || got["unexpected"] != 1 || got["odd"] != 3 {
 		t.Errorf("got %v", got)
 	}
-	for _, bad := range []string{"- a", "test_total: get", "test_total,: get", "a: {b: c}"} {
+	for _, bad := range []string{
+		"- a", "test_total: get", "test_total,: get", "a: {b: c}",
+		"", "test_total,verb: get\ntest_total,verb: put", "test total,verb: get",
+	} {
 		if _, err := newExposition(c, []byte(bad)); err == nil || !strings.Contains(err.Error(), "allowed label values") {
 			t.Errorf("%q: got error %v", bad, err)
 		}
