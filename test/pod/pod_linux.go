@@ -1,4 +1,3 @@
-// Package pod has tests run code as in a pod with a service account.
 package pod
 
 import (
@@ -11,9 +10,6 @@ import (
 
 	"kcmd.dev/test/must"
 )
-
-// Host is the address of the API server that a pod is given.
-const Host = "https://pod.test:443"
 
 // account is where a pod finds the credentials of its service account.
 const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
