@@ -5,7 +5,7 @@
 // The model, in rules:
 //
 //  1. A budget is reconciled when it or one of its pods changes, also if that is no longer one of
-//     them.
+//     them, and when a controller of its pods is scaled.
 //  2. With an integer minAvailable, the matching pods are the expected ones. Otherwise their
 //     number is the sum of the replicas of the pods' controllers: RC, ReplicaSet, Deployment
 //     and StatefulSet are read from the caches, others through their scale subresource.
@@ -128,6 +128,7 @@ func newController(env controller.Env, scales scale.ScalesGetter) *disruptionCon
 	c.staleLoop = reconcile.New(env, oneWorker("stale_pod_disruption"), c.reconcileStale)
 	c.budgetQueue, c.recheckQueue, c.staleQueue = c.budgetLoop, c.recheckLoop, c.staleLoop
 	c.watch(budgets.Informer(), core.Pods().Informer())
+	c.watchOwners()
 	return c
 }
 

@@ -38,8 +38,6 @@ type model struct {
 	// evicted is when a pod was evicted, toDelete are the pods that are yet to be deleted because of that.
 	evicted  map[types.UID]time.Time
 	toDelete []*corev1.Pod
-	// scaled is whether the owner was scaled. No event of the owner enqueues the budget.
-	scaled bool
 	// late is whether the status may count a pod that was evicted so long ago that its eviction has expired.
 	late bool
 }
@@ -134,7 +132,6 @@ func (m *model) replicas() int32 {
 
 func (m *model) scale(to int32) {
 	m.Note("user scales to %d", to)
-	m.scaled = true
 	if set, ok := simulation.Get[*appsv1.StatefulSet](m.World, "n", "web"); ok {
 		simulation.Change(m.World, set, func(set *appsv1.StatefulSet) { set.Spec.Replicas = &to })
 	}
@@ -148,16 +145,17 @@ func (m *model) scale(to int32) {
 
 func (m *model) createOwner() {
 	replicas, meta := int32(2+m.Rand.IntN(4)), metav1.ObjectMeta{Namespace: "n", Name: "web"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
 	switch m.kind {
 	case "Deployment":
-		d := m.Create(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas}})
+		d := m.Create(&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: template}})
 		meta.OwnerReferences = ownersOf("apps/v1", "Deployment", "web")
 		meta.OwnerReferences[0].UID = d.(*appsv1.Deployment).UID
 		fallthrough
 	case "ReplicaSet":
-		m.Create(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas}})
+		m.Create(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: template}})
 	case "StatefulSet":
-		m.Create(&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}})
+		m.Create(&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &replicas, Template: template}})
 	}
 }
 
@@ -364,12 +362,6 @@ func (m *model) run() {
 	}
 	others := func() bool { return m.finishEvictions() || m.own() || m.kubelet.Act(true) }
 	m.Settle(2*time.Hour, others)
-	if m.scaled {
-		simulation.Change(m.World, known(m.budget()), func(p *policyv1.PodDisruptionBudget) {
-			p.Labels = p.Spec.Selector.MatchLabels // whatever has the budget reconciled
-		})
-		m.Settle(2*time.Hour, others)
-	}
 	pdb := known(m.budget())
 	expected, desired := m.wanted()
 	want := statusOf(pdb, counts{expected: expected, desired: desired, healthy: m.healthy()}, nil)

@@ -14,8 +14,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// watch adds the handlers. Owners of pods are only read: each of their relevant changes changes
-// pods as well.
+// watch adds the handlers of budgets and pods.
 func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedIndexInformer) {
 	watch.Objects(budgetInformer, watch.Funcs[*policyv1.PodDisruptionBudget]{
 		Add: func(lane reconcile.Lane, budget *policyv1.PodDisruptionBudget) {
@@ -50,7 +49,7 @@ func (c *disruptionController) podUpdated(lane reconcile.Lane, old, pod *corev1.
 	if pods.Matters(old, pod) {
 		c.wakeBudgets(lane, pod)
 		if !maps.Equal(old.Labels, pod.Labels) {
-			c.enqueue(lane, c.budgetsSelecting(old))
+			c.enqueue(lane, c.budgetsFor(old.Namespace, old.Labels))
 		}
 	}
 	c.awaitStale(lane, pod)
@@ -59,7 +58,7 @@ func (c *disruptionController) podUpdated(lane reconcile.Lane, old, pod *corev1.
 // wakeBudgets enqueues the budgets that select the pod. Several for one pod are a mistake, but none of them may permit
 // more evictions than there are healthy pods for.
 func (c *disruptionController) wakeBudgets(lane reconcile.Lane, pod *corev1.Pod) {
-	selecting := c.budgetsSelecting(pod)
+	selecting := c.budgetsFor(pod.Namespace, pod.Labels)
 	if len(selecting) > 1 {
 		c.Record(severalBudgets(pod, selecting[0].Name))
 	}
@@ -72,16 +71,16 @@ func (c *disruptionController) enqueue(lane reconcile.Lane, budgets []*policyv1.
 	}
 }
 
-// budgetsSelecting returns the budgets that select a pod. An invalid selector selects nothing.
-func (c *disruptionController) budgetsSelecting(pod *corev1.Pod) (selecting []*policyv1.PodDisruptionBudget) {
-	budgets, err := c.budgetsOf.Candidates(pod.Namespace, pod.Labels)
+// budgetsFor returns the budgets that select pods with these labels. An invalid selector selects nothing.
+func (c *disruptionController) budgetsFor(namespace string, pod labels.Set) (selecting []*policyv1.PodDisruptionBudget) {
+	budgets, err := c.budgetsOf.Candidates(namespace, pod)
 	if err != nil {
-		klog.Background().Error(err, "Failed to look up the budgets of a pod", "pod", klog.KObj(pod))
+		klog.Background().Error(err, "Failed to look up the budgets of pods", "namespace", namespace, "labels", pod)
 		return nil
 	}
 	for _, budget := range budgets {
 		selector, err := c.selectors.Of(budget)
-		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+		if err == nil && selector.Matches(pod) {
 			selecting = append(selecting, budget)
 		}
 	}

@@ -34,16 +34,13 @@ package resourcequota
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/gates"
@@ -280,19 +277,4 @@ func (c *quotaController) awaitStart(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// currentClasses are the device classes as they are watched now. Without a cache there are none.
-type currentClasses struct {
-	atomic.Pointer[extendedresourcecache.ExtendedResourceCache]
-}
-
-// GetDeviceClass implements deviceClasses.
-func (c *currentClasses) GetDeviceClass(name corev1.ResourceName) *resourcev1.DeviceClass {
-	return c.Load().GetDeviceClass(name)
-}
-
-// GetExtendedResource implements deviceClasses.
-func (c *currentClasses) GetExtendedResource(class string) string {
-	return c.Load().GetExtendedResource(class)
 }

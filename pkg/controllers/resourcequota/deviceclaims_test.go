@@ -74,16 +74,16 @@ func TestDeviceClaimUsage(t *testing.T) {
 // classes are device classes, with the extended resource that each backs.
 type classes map[string]string
 
-func (c classes) GetDeviceClass(name corev1.ResourceName) *resourcev1.DeviceClass {
+func (c classes) areBehind(name corev1.ResourceName) bool {
 	for class, backed := range c {
 		if string(name) == backed || string(name) == resourcev1.ResourceDeviceClassPrefix+class {
-			return &resourcev1.DeviceClass{}
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-func (c classes) GetExtendedResource(class string) string { return c[class] }
+func (c classes) resourceOf(class string) string { return c[class] }
 
 // Pins QUOTA-57.
 func TestLimitsDeviceClaim(t *testing.T) {

@@ -14,11 +14,10 @@ import (
 
 // deviceClasses knows which extended resources are backed by device classes.
 type deviceClasses interface {
-	// GetDeviceClass returns the class that backs an extended resource, nil if none does.
-	GetDeviceClass(corev1.ResourceName) *resourcev1.DeviceClass
-	// GetExtendedResource returns the resource that a class backs, empty if it backs none but
-	// that which is named after it.
-	GetExtendedResource(class string) string
+	// areBehind reports whether a class backs an extended resource.
+	areBehind(resource corev1.ResourceName) bool
+	// resourceOf returns the resource that a class backs, empty if it backs none but that which is named after it.
+	resourceOf(class string) string
 }
 
 // limitsClassAsExtended reports whether a quota of that name limits ResourceClaims because it
@@ -29,10 +28,10 @@ func limitsClassAsExtended(name corev1.ResourceName, classes deviceClasses) bool
 		return false
 	}
 	class, ok := strings.CutPrefix(backed, resourcev1.ResourceDeviceClassPrefix)
-	if ok && classes.GetExtendedResource(class) != "" {
+	if ok && classes.resourceOf(class) != "" {
 		return true
 	}
-	return isExtended(corev1.ResourceName(backed)) && classes.GetDeviceClass(corev1.ResourceName(backed)) != nil
+	return isExtended(corev1.ResourceName(backed)) && classes.areBehind(corev1.ResourceName(backed))
 }
 
 // addExtended adds the devices of a claim under the names of the extended resources that their
@@ -42,7 +41,7 @@ func addExtended(
 ) {
 	for _, class := range slices.Sorted(maps.Keys(devices)) {
 		names := []corev1.ResourceName{corev1.ResourceName(requests + resourcev1.ResourceDeviceClassPrefix + class)}
-		if backed := classes.GetExtendedResource(class); backed != "" {
+		if backed := classes.resourceOf(class); backed != "" {
 			names = append(names, corev1.ResourceName(requests+backed))
 		}
 		for _, name := range names {

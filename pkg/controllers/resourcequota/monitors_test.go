@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
 )
@@ -97,6 +98,45 @@ func TestClaimsFollowTheirClassesAndPods(t *testing.T) {
 	ofClaims("requests.deviceclass.resource.kubernetes.io/gpu=3 requests.example.com/gpu=3")
 	controllertest.Change(t, s.Env, "", "gpu", func(c *resourcev1.DeviceClass) { c.Spec.ExtendedResourceName = nil })
 	ofClaims("requests.deviceclass.resource.kubernetes.io/gpu=3")
+}
+
+// One class replaces another, which backs the same resource until it is deleted, or backs another one. Pins QUOTA-105.
+func TestAResourceIsLimitedAsLongAsAClassBacksIt(t *testing.T) {
+	const gpus, other, implicit = "requests.example.com/gpu", "requests.example.com/other", "requests.deviceclass.resource.kubernetes.io/old"
+	class := func(name string, age time.Duration) *resourcev1.DeviceClass {
+		return &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))},
+			Spec:       resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To("example.com/gpu")},
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*testing.T, *subject)
+		shown  func(*deviceClaims) bool // whether the change is shown
+	}{
+		"QUOTA-105: the other class is deleted": {
+			change: func(t *testing.T, s *subject) { s.Remove(t, class("old", 0)) },
+			shown:  func(claims *deviceClaims) bool { return !claims.limits(implicit) },
+		},
+		"QUOTA-105: the other class backs another resource": {
+			change: func(t *testing.T, s *subject) {
+				controllertest.Change(t, s.Env, "", "old", func(c *resourcev1.DeviceClass) { c.Spec.ExtendedResourceName = ptr.To("example.com/other") })
+			},
+			shown: func(claims *deviceClaims) bool { return claims.limits(other) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, quota(gpus+"=5"), class("old", time.Hour), class("new", time.Minute), claim("c", devices("new", exactly, 3)))
+			s.run(t)
+			s.wantUsed(t, gpus+"=3")
+			test.change(t, s)
+			controllertest.Eventually(t, "the change is shown", func() bool { return test.shown(s.c.claims) })
+			status, err := s.c.statusOf(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantList(t, status.Used, gpus+"=3")
+		})
+	}
 }
 
 // Another claim of the same pod changes which of them its pod accounts for. Pins QUOTA-58.

@@ -7,8 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
-	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -125,17 +123,17 @@ func (c *quotaController) watchObjects() error {
 func (c *quotaController) watchClaims() (*monitor, error) {
 	informers := c.Informers.Resource().V1()
 	m := &monitor{resource: claims, end: func() {
-		c.classes.Store(nil)
+		c.classes.forget()
 		c.claims.readFrom(source{})
 	}}
 	if c.extendedResources {
-		classes := extendedresourcecache.NewExtendedResourceCache(klog.Background(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { c.claims.refreshAll() },
-			UpdateFunc: func(any, any) { c.claims.refreshAll() },
-			DeleteFunc: func(any) { c.claims.refreshAll() },
-		})
-		c.classes.Store(classes)
-		if err := m.add(informers.DeviceClasses().Informer(), classes); err != nil {
+		classes := informers.DeviceClasses().Informer()
+		c.classes.readFrom(classes)
+		if err := m.add(classes, watch.Handler(watch.Funcs[*resourcev1.DeviceClass]{
+			Add:    func(_ reconcile.Lane, _ *resourcev1.DeviceClass) { c.claims.refreshAll() },
+			Update: func(_ reconcile.Lane, _, _ *resourcev1.DeviceClass) { c.claims.refreshAll() },
+			Delete: func(_ *resourcev1.DeviceClass) { c.claims.refreshAll() },
+		})); err != nil {
 			c.monitors.release(m)
 			return nil, err
 		}

@@ -237,3 +237,18 @@ func TestAnEvictionFromAPausedNamespaceCanBeCancelled(t *testing.T) {
 		t.Errorf("sent %q", verbs)
 	}
 }
+
+// A worker judges a pod when another one has done so since it began. Pins TAINT-54.
+func TestAJudgementThatBeganBeforeTheAppointmentKeepsIt(t *testing.T) {
+	env, c := fixture(t, node(), tolerating(tolerates("a", 60)))
+	began := env.Clock.Now()
+	env.Clock.Step(time.Second)
+	nodeChanged(t, env, c, node(taint("a")))
+	wantPending(t, env, c, time.Minute)
+	env.Clock.Step(time.Second)
+	if err := c.judgePod(env.Context(), podKey, began, sinceNow); err != nil {
+		t.Fatal(err)
+	}
+	wantPending(t, env, c, 59*time.Second)
+	env.WantEvents(t)
+}

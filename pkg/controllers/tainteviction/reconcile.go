@@ -88,6 +88,9 @@ func (c *evictionController) settle(
 		}
 		existing = nil
 	}
+	if existing != nil && existing.created.After(now) {
+		now = c.Clock.Now() // made since this judgement began, by another worker: the clock was not set back
+	}
 	if !found || pod.Spec.NodeName == "" {
 		return cancelled, nil, nil
 	}
