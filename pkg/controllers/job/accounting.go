@@ -99,7 +99,7 @@ func (a *accounting) count() {
 			a.countSuccess(pod, succeeded)
 		case a.r.isFailed(pod) || a.r.end != nil && a.r.end.Type != batchv1.JobSuccessCriteriaMet:
 			// Pods that have not finished when the Job fails count as failed.
-			a.countFailure(pod, failed)
+			a.countFailure(pod, failed, succeeded)
 		}
 		if len(a.newIndexes)+len(uncounted.Succeeded)+len(uncounted.Failed) >= maxUncounted {
 			a.full = true
@@ -130,8 +130,10 @@ func (a *accounting) countSuccess(pod *corev1.Pod, known sets.Set[types.UID]) {
 	a.changed = true
 }
 
-func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
-	if known.Has(pod.UID) || isIndexed(a.r.job) && !a.r.validIndex(indexOf(pod)) {
+// countFailure adds a failed pod to the status, unless that has it as failed or succeeded. The API server refuses a pod
+// that is both (kubernetes/kubernetes#125410).
+func (a *accounting) countFailure(pod *corev1.Pod, failed, succeeded sets.Set[types.UID]) {
+	if failed.Has(pod.UID) || succeeded.Has(pod.UID) || isIndexed(a.r.job) && !a.r.validIndex(indexOf(pod)) {
 		return
 	}
 	v := a.r.verdict(pod)

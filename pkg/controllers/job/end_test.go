@@ -56,6 +56,9 @@ func TestDecideEnd(t *testing.T) {
 		{"JOB-40b, JOB-92: failure was reported", newJob(indexed, anySuccess, withStatusCondition(batchv1.JobFailureTarget, "True", "X")), pods(newPod("p", succeeded, atIndex(0))),
 			"Failed X: because X"},
 		{"JOB-40b: failure was reported as false", newJob(withStatusCondition(batchv1.JobFailureTarget, "False", "X")), nil, ""},
+		{"JOB-134: the pod succeeded before it failed", newJob(limit(0), func(j *batchv1.Job) {
+			j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"p"}}
+		}), pods(newPod("p", failed)), ""},
 		{"JOB-40c: a rule fails the job", newJob(limit(0), withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0))), byPolicy},
 		{"JOB-40c: a pod that was counted still fails the job", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), untracked)), byPolicy},
 		{"JOB-40c: a rule does not apply to a pod that has not failed", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), inPhase(corev1.PodRunning))), ""},

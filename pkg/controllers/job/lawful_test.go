@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
@@ -28,8 +29,11 @@ func faultsIn(old, job *batchv1.Job) []string {
 	met, target := is(job, batchv1.JobSuccessCriteriaMet), is(job, batchv1.JobFailureTarget)
 	finished, started := complete || failed, s.StartTime != nil
 	pending := s.Active > 0 || ptr.Deref(s.Terminating, 0) > 0
+	counted, uncounted := sets.New[types.UID](), 0
 	if u := s.UncountedTerminatedPods; u != nil {
-		pending = pending || len(u.Succeeded)+len(u.Failed) > 0
+		uncounted = len(u.Succeeded) + len(u.Failed)
+		pending = pending || uncounted > 0
+		counted.Insert(u.Succeeded...).Insert(u.Failed...)
 	}
 	empty := job.Spec.Completions != nil && *job.Spec.Completions == 0
 	resumed := is(old, batchv1.JobSuspended) && !is(job, batchv1.JobSuspended)
@@ -53,6 +57,7 @@ func faultsIn(old, job *batchv1.Job) []string {
 		"the start has changed":                   was.StartTime != nil && !isSuspended(job) && !resumed && !was.StartTime.Equal(s.StartTime),
 		"fewer have failed":                       s.Failed < was.Failed,
 		"fewer have succeeded":                    s.Succeeded < was.Succeeded && !elastic,
+		"a pod is counted twice":                  counted.Len() < uncounted,
 		"an index has both failed and succeeded":  completed.overlap(failedIndexes) > 0,
 		"an index is beyond the completions":      completed.count()+failedIndexes.count() > validCompleted.count()+validFailed.count(),
 		"a condition that is final has gone back": slices.ContainsFunc(final, func(kind batchv1.JobConditionType) bool { return is(old, kind) && !is(job, kind) }),
@@ -88,6 +93,10 @@ func TestFaultsInStatuses(t *testing.T) {
 	activePods := func(j *batchv1.Job) { j.Status.Active = 1 }
 	terminatingPods := func(j *batchv1.Job) { j.Status.Terminating = ptr.To[int32](1) }
 	uncounted := func(j *batchv1.Job) { j.Status.UncountedTerminatedPods.Succeeded = []types.UID{"a"} }
+	twice := func(j *batchv1.Job) {
+		uncounted(j)
+		j.Status.UncountedTerminatedPods.Failed = []types.UID{"a"}
+	}
 	readyPods := func(j *batchv1.Job) { j.Status.Ready = ptr.To[int32](1) }
 	startsNow := func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: start} }
 	neverStarted := func(j *batchv1.Job) { j.Status.StartTime = nil }
@@ -116,6 +125,7 @@ func TestFaultsInStatuses(t *testing.T) {
 		"fewer failed":                               {started, counts(0, 2), counts(0, 1), "fewer have failed"},
 		"fewer succeeded":                            {started, counts(2, 0), counts(1, 0), "fewer have succeeded"},
 		"fewer succeeded, elastic":                   {controllertest.All(started, indexed, sized(2, 2)), counts(4, 0), counts(2, 0), ""},
+		"a pod failed and succeeded":                 {started, nil, twice, "a pod is counted twice"},
 		"an index failed and succeeded":              {controllertest.All(started, perIndex(0), sized(3, 3)), nil, indexes("0,1", "1"), "an index has both failed and succeeded"},
 		"an index is too high":                       {controllertest.All(started, perIndex(0), sized(2, 2)), nil, indexes("0-2", ""), "an index is beyond the completions"},
 		"a final condition goes back":                {started, yes(met), nil, "a condition that is final has gone back"},

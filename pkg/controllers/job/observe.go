@@ -118,7 +118,7 @@ func (r *reconciliation) countFinished() {
 		case pod.Status.Phase == corev1.PodSucceeded && !succeeded.Has(pod.UID):
 			r.newSucceeded = append(r.newSucceeded, pod)
 			r.succeeded++
-		case r.isFailed(pod) && !failed.Has(pod.UID):
+		case r.isFailed(pod) && !failed.Has(pod.UID) && !succeeded.Has(pod.UID):
 			r.newFailed = append(r.newFailed, pod)
 			if r.verdict(pod).counts() {
 				r.failed++

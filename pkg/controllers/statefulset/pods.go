@@ -206,7 +206,7 @@ func (c *statefulSetController) victims(o *observation, replicas []*corev1.Pod) 
 	if err != nil {
 		return nil, err
 	}
-	unavailable := countUnavailable(o.set, replicas, o.now)
-	c.metrics.rolling(o.set, limit, unavailable)
+	unavailable := unavailableOf(o.set, replicas, o.now)
+	c.metrics.rolling(o.set, limit, len(unavailable))
 	return victimsWithin(o.set, replicas, o.update.Name, limit, unavailable), nil
 }

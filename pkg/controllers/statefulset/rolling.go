@@ -33,14 +33,32 @@ func nextVictim(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, 
 	return nil
 }
 
-// victimsWithin returns the outdated pods that a rolling update deletes next, topmost
-// first, so that no more than maxUnavailable of all are unavailable.
+// victimsWithin returns the outdated pods that a rolling update deletes next, topmost first, so that no more than
+// maxUnavailable of all are unavailable. If as many are unavailable already, it returns some of those, since nothing is
+// lost with them: as many as may be replaced at a time. Otherwise pods that never become ready, because of a faulty
+// template, would prevent their own update (kubernetes/kubernetes#137409).
 func victimsWithin(
-	set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, maxUnavailable, unavailable int,
+	set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, maxUnavailable int, unavailable []*corev1.Pod,
 ) []*corev1.Pod {
+	if room := maxUnavailable - len(unavailable); room > 0 {
+		return topmostOutdated(set, replicas, update, room)
+	}
+	if set.Spec.UpdateStrategy.RollingUpdate == nil {
+		return nil // a pod below others that are outdated would be created at the current revision again
+	}
+	isReplaced := func(pod *corev1.Pod) bool { return !isOutdated(pod, update) }
+	broken := slices.DeleteFunc(slices.Clone(unavailable), isReplaced)
+	replaced := len(unavailable) - len(broken)
+	return topmostOutdated(set, broken, update, maxUnavailable-replaced)
+}
+
+// topmostOutdated returns at most n of the outdated pods that a rolling update replaces, topmost first. The pods are
+// sorted by slot.
+func topmostOutdated(set *appsv1.StatefulSet, sorted []*corev1.Pod, update string, n int) []*corev1.Pod {
 	var victims []*corev1.Pod
-	for _, pod := range slices.Backward(replicas[min(partitionOf(set), len(replicas)):]) {
-		if len(victims) >= maxUnavailable-unavailable {
+	lowest := firstOrdinal(set) + partitionOf(set)
+	for _, pod := range slices.Backward(sorted) {
+		if len(victims) >= n || ordinalOf(pod) < lowest {
 			break
 		}
 		if isOutdated(pod, update) {
@@ -50,14 +68,15 @@ func victimsWithin(
 	return victims
 }
 
-func countUnavailable(set *appsv1.StatefulSet, replicas []*corev1.Pod, now time.Time) int {
-	count := 0
+// unavailableOf returns the pods that are unavailable.
+func unavailableOf(set *appsv1.StatefulSet, replicas []*corev1.Pod, now time.Time) []*corev1.Pod {
+	var unavailable []*corev1.Pod
 	for _, pod := range replicas {
 		if isUnavailable(set, pod, now) {
-			count++
+			unavailable = append(unavailable, pod)
 		}
 	}
-	return count
+	return unavailable
 }
 
 // maxUnavailableOf returns the number of pods that may be unavailable during a rolling update.

@@ -105,6 +105,31 @@ func TestMaxUnavailableGate(t *testing.T) {
 	}
 }
 
+// TestACorrectedTemplateReplacesBrokenPods: the template of a parallel set, of which no pod ever became ready, was
+// corrected. The pods are replaced one after the other.
+// Pins STS-85.
+func TestACorrectedTemplateReplacesBrokenPods(t *testing.T) {
+	cfg := defaultGates
+	cfg.maxUnavailable = true
+	faulty, corrected := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
+	set := newSet(3, settledAt(faulty.Name), image("v2"), edited, parallel)
+	for name, test := range map[string]struct {
+		topmost *corev1.Pod
+		want    []string
+	}{
+		"all are broken":             {podAt(set, faulty.Name, 2, notReady), []string{"delete pods web-2", putStatus}},
+		"the first is not ready yet": {podAt(set, corrected.Name, 2, notReady), []string{putStatus}},
+		"the first has become ready": {podAt(set, corrected.Name, 2), []string{"delete pods web-1", putStatus}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureWith(t, cfg, set.DeepCopy(), faulty, corrected,
+				podAt(set, faulty.Name, 0, notReady), podAt(set, faulty.Name, 1, notReady), test.topmost)
+			f.MustReconcile(t)
+			f.WantRequestsInAnyOrder(t, test.want...)
+		})
+	}
+}
+
 func TestCompletionFreesTheOldRevisionAtOnce(t *testing.T) {
 	old, update := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
 	set := newSet(1, image("v2"), settledAt(old.Name), func(set *appsv1.StatefulSet) {

@@ -226,8 +226,22 @@ func TestStartsAtCurrent(t *testing.T) {
 	}
 }
 
-// TestRolling lays out four pods: u and c are at the update and current revision, U and C
-// likewise but not ready, D is being deleted, F has failed, + is not created.
+// laidOut returns pods: u and c are at the update and current revision, U and C likewise but not
+// ready, D is being deleted, F has failed, + is not created.
+func laidOut(set *appsv1.StatefulSet, states string) []*corev1.Pod {
+	var replicas []*corev1.Pod
+	for i, state := range states {
+		revision := map[bool]string{true: "update", false: "current"}[state == 'u' || state == 'U']
+		change := map[rune]podChange{
+			'u': func(*corev1.Pod) {}, 'c': func(*corev1.Pod) {}, 'U': notReady, 'C': notReady,
+			'D': terminating, 'F': phase(corev1.PodFailed), '+': phase(""),
+		}[state]
+		replicas = append(replicas, podAt(set, revision, firstOrdinal(set)+i, change))
+	}
+	return replicas
+}
+
+// TestRolling lays out four pods, see laidOut.
 // Pins STS-29 and STS-29a.
 func TestRolling(t *testing.T) {
 	for _, test := range []struct {
@@ -243,29 +257,57 @@ func TestRolling(t *testing.T) {
 		{"cccu", 3, "", [3]string{"", "", ""}},
 		{"cccc", 2, "3", [3]string{"3", "3 2", "3 2"}},
 		{"cccc", 9, "", [3]string{"", "", ""}},
-		{"cccU", 0, "", [3]string{"", "2", "2 1"}},  // waits for the updated one
-		{"cccD", 0, "", [3]string{"", "2", "2 1"}},  // waits for the deleted one
-		{"cccC", 0, "3", [3]string{"", "3", "3 2"}}, // a broken one is in nobody's way
-		{"Cccu", 0, "2", [3]string{"", "2", "2 1"}}, // the gate counts all of them
-		{"ccc+", 0, "", [3]string{"", "2", "2 1"}},  // created in this reconcile
-		{"cccF", 0, "", [3]string{"", "2", "2 1"}},  // deleted in this reconcile
+		{"cccU", 0, "", [3]string{"", "2", "2 1"}},   // waits for the updated one
+		{"cccD", 0, "", [3]string{"", "2", "2 1"}},   // waits for the deleted one
+		{"cccC", 0, "3", [3]string{"3", "3", "3 2"}}, // a broken one is in nobody's way
+		{"Cccu", 0, "2", [3]string{"0", "2", "2 1"}}, // the gate counts all of them
+		{"ccc+", 0, "", [3]string{"", "2", "2 1"}},   // created in this reconcile
+		{"cccF", 0, "", [3]string{"", "2", "2 1"}},   // deleted in this reconcile
 		{"", 0, "", [3]string{"", "", ""}},
 	} {
 		t.Run(test.pods, func(t *testing.T) {
 			set := newSet(int32(len(test.pods)), partition(test.partition))
-			var replicas []*corev1.Pod
-			for i, state := range test.pods {
-				revision := map[bool]string{true: "update", false: "current"}[state == 'u' || state == 'U']
-				change := map[rune]podChange{
-					'u': func(*corev1.Pod) {}, 'c': func(*corev1.Pod) {}, 'U': notReady, 'C': notReady,
-					'D': terminating, 'F': phase(corev1.PodFailed), '+': phase(""),
-				}[state]
-				replicas = append(replicas, podAt(set, revision, i, change))
-			}
+			replicas := laidOut(set, test.pods)
 			if got := slots(nextVictim(set, replicas, "update", start)); got != test.victim {
 				t.Errorf("next victim %q, want %q", got, test.victim)
 			}
-			unavailable := countUnavailable(set, replicas, start)
+			unavailable := unavailableOf(set, replicas, start)
+			for i, want := range test.victims {
+				if got := slots(victimsWithin(set, replicas, "update", i+1, unavailable)); got != want {
+					t.Errorf("maxUnavailable %d: %q, want %q", i+1, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestRollingOverBrokenPods lays out pods as TestRolling does.
+// Pins STS-85.
+func TestRollingOverBrokenPods(t *testing.T) {
+	for _, test := range []struct {
+		pods string
+		set  []setChange
+		// victims are those with maxUnavailable 1 to 3.
+		victims [3]string
+	}{
+		{"CCCC", nil, [3]string{"3", "3 2", "3 2 1"}},
+		{"CCcc", nil, [3]string{"1", "1 0", "3"}},     // the last has room for an available one
+		{"CCCu", nil, [3]string{"2", "2 1", "2 1 0"}}, // the first is updated
+		{"CCCU", nil, [3]string{"", "2", "2 1"}},      // waits for the updated one
+		{"CCCD", nil, [3]string{"", "2", "2 1"}},      // waits for the deleted one
+		{"CCC+", nil, [3]string{"", "2", "2 1"}},      // waits for the one that is created
+		{"CCCF", nil, [3]string{"", "2", "2 1"}},      // waits for the one that has finished
+		{"UUCC", nil, [3]string{"", "", "3"}},         // as many as may be are updated and broken
+		{"UUUC", nil, [3]string{"", "", ""}},
+		{"CCCC", []setChange{partition(3)}, [3]string{"3", "3", "3"}},
+		{"CCcu", []setChange{partition(2)}, [3]string{"", "", "2"}}, // the broken ones are to stay
+		{"CCCC", []setChange{partition(1), startingAt(2)}, [3]string{"5", "5 4", "5 4 3"}},
+		{"CCCC", []setChange{withoutRollingUpdate}, [3]string{"", "", ""}},
+	} {
+		t.Run(fmt.Sprint(test.pods, len(test.set)), func(t *testing.T) {
+			set := newSet(int32(len(test.pods)), test.set...)
+			replicas := laidOut(set, test.pods)
+			unavailable := unavailableOf(set, replicas, start)
 			for i, want := range test.victims {
 				if got := slots(victimsWithin(set, replicas, "update", i+1, unavailable)); got != want {
 					t.Errorf("maxUnavailable %d: %q, want %q", i+1, got, want)
