@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -35,6 +36,22 @@ func (c *attachDetachController) findLost(ctx context.Context) {
 			c.placeQueue.Add(at)
 		}
 		c.mu.Unlock()
+	}
+}
+
+// rememberAttachmentsOf remembers the VolumeAttachments of a CSI driver that no link stands for. They may have been
+// left out because the driver attached nothing, which has changed.
+func (c *attachDetachController) rememberAttachmentsOf(driver string) {
+	attachments, err := c.attachments.List(labels.Everything())
+	if err != nil {
+		return // no lister returns an error
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, va := range attachments {
+		if va.Spec.Attacher == driver && c.world.byVA[va.Name] == nil {
+			c.world.rememberUnlinked(va.Name)
+		}
 	}
 }
 

@@ -96,3 +96,28 @@ func TestALostAttachmentIsLeftToAPodThatWantsIt(t *testing.T) {
 	s.sent()
 	s.is("v@a wanted attached listed")
 }
+
+// A VolumeAttachment is left out when the instance begins, since the driver attaches nothing. Later it does, and a pod
+// on another node could not get the volume.
+//
+// Pins ATT-102.
+func TestAnAttachmentIsFoundWhenItsDriverAttachesVolumes(t *testing.T) {
+	for name, change := range map[string]func(*stage){
+		"the CSIDriver changes": func(s *stage) { s.Store(s.t, aDriver(true)) },
+		"the CSIDriver is gone": func(s *stage) { s.Remove(s.t, aDriver(false)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a", showing()), aVolume("v", once), anAttachment("v", "a", isAttached), aDriver(false))
+			s.c.retry(s.Context(), s.Context())
+			s.pass(soon)
+			s.is()
+			s.sent()
+			change(s)
+			s.pass(soon)
+			s.c.retry(s.Context(), s.Context())
+			s.pass(time.Minute)
+			s.sent(inquired, look+"a", remove)
+			s.is()
+		})
+	}
+}

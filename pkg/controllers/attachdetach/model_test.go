@@ -56,6 +56,8 @@ type model struct {
 	disturbed map[string]bool
 	// requested are VolumeAttachments that the controller has deleted.
 	requested map[types.UID]bool
+	// optional is set once the driver has required no attach. What is not wanted then may be detached by force.
+	optional bool
 }
 
 func isExclusive(handle string) bool { return handle != "x" }
@@ -138,7 +140,8 @@ func (m *model) deleted(o runtime.Object) {
 	}
 	is := conditionOf(n)
 	m.excused[va.UID] = true
-	if is.outOfService || !is.healthy && !wanted[at] && m.Clock.Since(m.wanted[at]) > maxWait {
+	since := m.Clock.Since(m.wanted[at])
+	if is.outOfService || !is.healthy && (m.optional || !wanted[at] && since > maxWait) {
 		m.Note("forced: %s from %s", handle, name)
 		return
 	}
@@ -198,6 +201,7 @@ func (m *model) run() {
 		}
 	}, m.user)
 	m.look()
+	m.requireAttach(true)
 	for _, name := range modelNodes {
 		m.heal(name)
 	}

@@ -143,6 +143,7 @@ func (m *model) advance(pod *corev1.Pod, on *machine) bool {
 func (m *model) others(all bool) bool {
 	did := m.attacher(all)
 	did = m.kubelets(all) || did
+	did = m.binder(all) || did
 	for _, name := range modelNodes {
 		on := m.machines[name]
 		if n, exists := m.nodeOf(name); exists && (on.off || on.cut) && conditionOf(n).healthy && m.OneIn(3) {
@@ -163,6 +164,9 @@ func (m *model) others(all bool) bool {
 
 func (m *model) start(name string) {
 	n := aNode(name)
+	if len(m.machines[name].mounted)+len(m.machines[name].mounting) == 0 && m.OneIn(4) {
+		unmanaged(n) // its kubelet has not begun
+	}
 	for _, handle := range modelVolumes {
 		if m.machines[name].uses(handle) {
 			n.Status.VolumesInUse = append(n.Status.VolumesInUse, volumeName(handle))
@@ -178,7 +182,15 @@ func (m *model) user() {
 	node, exists := m.nodeOf(name)
 	on := m.machines[name]
 	pods := simulation.All[*corev1.Pod](m.World)
-	switch k := n(21); {
+	switch k := n(25); {
+	case k == 21:
+		m.replace(modelVolumes[n(3)])
+	case k == 22:
+		m.requireAttach(n(2) == 0)
+	case k >= 23:
+		if exists {
+			m.manage(node)
+		}
 	case k < 8:
 		pod := aPod(fmt.Sprint("p", n(5)), name, modelVolumes[n(3)])
 		if _, there := simulation.Get[*corev1.Pod](m.World, "ns", pod.Name); !there && exists && conditionOf(node).healthy {
@@ -253,10 +265,93 @@ func (m *model) heal(name string) {
 			delete(on.mounted, handle) // it was taken away
 		}
 	}
-	n, exists := m.nodeOf(name)
-	if !exists {
+	if _, exists := m.nodeOf(name); !exists {
 		m.start(name)
-	} else if conditionOf(n).outOfService {
+	}
+	n, _ := m.nodeOf(name)
+	m.manage(n)
+	if n, _ = m.nodeOf(name); conditionOf(n).outOfService {
 		simulation.Change(m.World, n, func(n *corev1.Node) { n.Spec.Taints = nil })
 	}
+}
+
+// manage has the kubelet of a node have its volumes attached by the controller.
+func (m *model) manage(n *corev1.Node) {
+	if n.Annotations == nil {
+		m.Note("node %s is managed", n.Name)
+		simulation.Change(m.World, n, func(n *corev1.Node) { n.Annotations = aNode("").Annotations })
+	}
+}
+
+// requireAttach has the volumes of the driver be such that are attached, or that need not be.
+func (m *model) requireAttach(is bool) {
+	m.optional = m.optional || !is
+	object, ok := simulation.Get[*storagev1.CSIDriver](m.World, "", driver)
+	switch {
+	case ok && m.OneIn(2):
+		simulation.Change(m.World, object, func(d *storagev1.CSIDriver) { d.Spec.AttachRequired = &is })
+		return
+	case ok:
+		m.Delete(object, nil)
+	}
+	if !is || m.OneIn(2) {
+		m.Create(aDriver(is))
+	}
+}
+
+// replace has somebody delete a claim that no pod uses, with its volume, and create another one of its name.
+func (m *model) replace(handle string) {
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		if slices.Contains(handlesOf(pod), handle) {
+			return
+		}
+	}
+	for _, on := range m.machines {
+		if on.uses(handle) {
+			return
+		}
+	}
+	if claim, ok := simulation.Get[*corev1.PersistentVolumeClaim](m.World, "ns", handle); ok {
+		m.Delete(claim, nil)
+	}
+	if pv, ok := simulation.Get[*corev1.PersistentVolume](m.World, "", handle); ok && m.OneIn(2) {
+		m.Delete(pv, nil)
+	}
+	claim := aClaim(handle)
+	claim.Spec.VolumeName, claim.Status.Phase = "", corev1.ClaimPending
+	m.Create(claim)
+}
+
+// binder binds claims to their volumes, which it creates, one step at a time.
+func (m *model) binder(all bool) bool {
+	for _, claim := range simulation.All[*corev1.PersistentVolumeClaim](m.World) {
+		if !all && !m.OneIn(3) {
+			continue
+		}
+		pv, ok := simulation.Get[*corev1.PersistentVolume](m.World, "", claim.Name)
+		switch {
+		case !ok:
+			mode := corev1.ReadWriteMany
+			if isExclusive(claim.Name) {
+				mode = once
+			}
+			pv := aVolume(claim.Name, mode)
+			pv.Spec.ClaimRef = nil
+			m.Create(pv)
+		case claimUID(pv) != claim.UID:
+			m.Note("binder: %s", claim.Name)
+			simulation.Change(m.World, pv, func(pv *corev1.PersistentVolume) {
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: claim.Name, UID: claim.UID}
+			})
+		case !isBoundClaim(claim):
+			m.Note("binder: %s is bound", claim.Name)
+			simulation.Change(m.World, claim, func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.VolumeName, c.Status.Phase = c.Name, corev1.ClaimBound
+			})
+		default:
+			continue
+		}
+		return true
+	}
+	return false
 }

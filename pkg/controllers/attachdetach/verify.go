@@ -80,7 +80,7 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 		return
 	}
 	if is {
-		if known.plugin == csiPlugin {
+		if known.plugin == csiPlugin && exists { // without one, it is in doubt as soon as the driver requires it
 			delete(c.world.doubtful, at)
 		}
 		return

@@ -65,6 +65,32 @@ func TestVerification(t *testing.T) {
 	}
 }
 
+// A VolumeAttachment is deleted while its driver requires none. Once the driver does, a pod that wants the volume there
+// would wait for ever.
+//
+// Pins ATT-103.
+func TestAnAttachmentStaysInDoubtWhileItsDriverRequiresNone(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+	controllertest.Change(t, s.Env, "", "a", uses("v"))
+	s.Store(t, aDriver(false))
+	s.pass(soon)
+	s.Remove(t, s.va("v", "a"))
+	s.pass(soon)
+	s.is("v@a attached listed")
+	s.requests = nil
+	s.c.verify(s.Context(), s.Context())
+	s.pass(soon)
+	s.sent()
+	s.is("v@a attached listed")
+	s.Store(t, aDriver(true))
+	s.pass(soon)
+	s.c.verify(s.Context(), s.Context())
+	s.pass(soon)
+	s.sent(read, create)
+	s.is("v@a wanted attached listed")
+	s.va("v", "a")
+}
+
 // Nobody wants a volume whose VolumeAttachment says that it is not attached. That is removed.
 //
 // Pins ATT-82.

@@ -89,7 +89,8 @@ func (c *attachDetachController) enqueueClaimOf(lane reconcile.Lane, pv *corev1.
 	}
 }
 
-// watchDrivers queues what may use a CSI driver when its volumes begin or cease to be attached.
+// watchDrivers queues what may use a CSI driver when its volumes begin or cease to be attached, and remembers the
+// VolumeAttachments that were left out until then.
 func (c *attachDetachController) watchDrivers(drivers cache.SharedIndexInformer) {
 	watch.ObjectsEvery(drivers, 0, watch.Funcs[*storagev1.CSIDriver]{
 		Add: func(_ reconcile.Lane, driver *storagev1.CSIDriver) { c.enqueueUsersOf(driver) },
@@ -115,6 +116,7 @@ func (c *attachDetachController) enqueueUsersOf(driver *storagev1.CSIDriver) {
 	for _, pod := range pods {
 		c.enqueuePod(reconcile.Backlog, pod)
 	}
+	c.rememberAttachmentsOf(driver.Name)
 }
 
 // The names of indexes: PersistentVolumes by CSI driver, and pods by the drivers of the volumes that are

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/protection"
 	"kcmd.dev/pkg/controllers/kit/volumes"
@@ -128,6 +129,9 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 	switch {
 	case errors.Is(err, errHandedOver):
 		return
+	case isPaused(err):
+		logger.V(3).Info("A volume is not emptied now", "err", err)
+		return
 	case errors.Is(err, errNotNeeded):
 		c.abandonRecycle(working, v.UID)
 		return
@@ -140,6 +144,10 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 		logger.V(3).Info("A volume that was emptied could not be unbound, and is emptied again", "err", err)
 	}
 }
+
+// isPaused reports whether a write was refused because the controller is paused in the namespace of the pods. That says
+// nothing about the volume.
+func isPaused(err error) bool { return len(controller.PausedIn(err)) > 0 }
 
 // failRecycle marks a volume as Failed.
 func (c *binderController) failRecycle(ctx context.Context, v *corev1.PersistentVolume, message string) {

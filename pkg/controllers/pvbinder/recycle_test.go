@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -291,6 +292,75 @@ func TestARecyclerPodThatComesLateIsDeleted(t *testing.T) {
 	if _, ok := next.c.recycles.podOf("volume-uid"); ok {
 		t.Error("the create is remembered for ever")
 	}
+}
+
+// A pod that could not be deleted may still run. It must not go on when the volume is free. Pins PVB-140.
+func TestARecyclerPodThatCannotBeDeletedIsRemembered(t *testing.T) {
+	failing := func(t *testing.T) (f *fixture, allow func()) {
+		t.Helper()
+		f = begin(t, toRecycle())
+		recycling(t, f)
+		allow = f.Refuse(deletePod, errors.New("boom"))
+		setPod(t, f, corev1.PodFailed, "")
+		f.c.operations.await()
+		f.Requests()
+		wantRemembered(t, f)
+		return f, allow
+	}
+	t.Run("the volume is free", func(t *testing.T) {
+		f, allow := failing(t)
+		allow()
+		f.Store(t, toRecycle(inPhase(corev1.VolumeAvailable), func(v *pv) { v.Spec.ClaimRef = nil }))
+		f.catchUp(t)
+		f.mustSync(t, f.syncVolume)
+		f.WantRequests(t, deletePod)
+	})
+	t.Run("the volume is to be emptied", func(t *testing.T) {
+		f, allow := failing(t)
+		allow()
+		f.catchUp(t)
+		f.mustSync(t, f.syncVolume)
+		f.WantRequests(t, append(asked, getPod, deletePod)...)
+		if _, ok := f.c.recycles.podOf("volume-uid"); ok {
+			t.Error("the pod is remembered")
+		}
+	})
+}
+
+// A write of a pod that is refused because of a pause says nothing about the volume. Pins PVB-138.
+func TestAVolumeIsNotFailedByAPause(t *testing.T) {
+	paused := &controller.PausedError{Namespace: metav1.NamespaceDefault}
+	isReleased := func(t *testing.T, f *fixture) {
+		t.Helper()
+		f.WantEvents(t)
+		if phase := f.volume(t).Status.Phase; phase != corev1.VolumeReleased {
+			t.Errorf("the volume is %s", phase)
+		}
+	}
+	t.Run("the pod is not created", func(t *testing.T) {
+		f := begin(t, toRecycle())
+		allow := f.Refuse(createPod, paused)
+		f.mustSync(t, f.syncVolume)
+		f.WantRequests(t, append(asked, createPod)...)
+		isReleased(t, f)
+		allow()
+		recycling(t, f)
+		f.WantRequests(t, append(asked, createPod)...)
+	})
+	t.Run("the pod is not deleted", func(t *testing.T) {
+		f := begin(t, toRecycle())
+		recycling(t, f)
+		allow := f.Refuse(deletePod, paused)
+		setPod(t, f, corev1.PodSucceeded, "")
+		f.c.operations.await()
+		f.WantRequests(t, append(asked, createPod, deletePod)...)
+		isReleased(t, f)
+		wantRemembered(t, f)
+		allow()
+		f.mustSync(t, f.syncVolume)
+		f.WantRequests(t, append(asked, getPod, deletePod, putVolume, putVolumeStatus)...)
+		f.WantEvents(t, "Normal VolumeRecycled Volume recycled")
+	})
 }
 
 // A volume of the same name, with another UID, has a pod of its own. Pins PVB-136.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,6 +265,93 @@ func TestARecyclerPodEndsWhenItsVolumeIsNotToBeEmptiedAnyMore(t *testing.T) {
 			f.WantEvents(t)
 			if stored, ok := controllertest.Stored[*pv](t, f.Env, "", "volume"); ok && stored.Status.Phase == corev1.VolumeFailed {
 				t.Error("the volume is Failed")
+			}
+		})
+	}
+}
+
+// The pod does not go on deleting for its whole grace period. Pins PVB-139.
+func TestARecyclerPodWhoseVolumeIsNotToBeEmptiedAnyMoreEndsSoon(t *testing.T) {
+	graces := func(f *fixture) *[]*int64 {
+		var all []*int64
+		f.Intercept(deletePod, func(a clienttesting.Action) error {
+			all = append(all, a.(clienttesting.DeleteActionImpl).DeleteOptions.GracePeriodSeconds)
+			return nil
+		})
+		return &all
+	}
+	freed := toRecycle(claimedBy(""))
+	t.Run("it runs", func(t *testing.T) {
+		f := begin(t, toRecycle())
+		got := graces(f)
+		recycling(t, f)
+		f.c.volumes.seen("volume", freed)
+		f.c.stopRecycle("volume", "volume-uid")
+		f.c.operations.await()
+		if len(*got) != 1 || (*got)[0] == nil || *(*got)[0] != 1 {
+			t.Errorf("it was deleted with the grace periods %v", *got)
+		}
+	})
+	t.Run("its create had no answer", func(t *testing.T) {
+		f := begin(t, toRecycle())
+		got := graces(f)
+		f.Refuse(createPod, apierrors.NewTimeoutError("late", 0))
+		f.mustSync(t, f.syncVolume)
+		f.Store(t, oldPod("late"))
+		f.c.abandonRecycle(f.Context(), "volume-uid")
+		if len(*got) != 1 || (*got)[0] == nil || *(*got)[0] != 1 {
+			t.Errorf("it was deleted with the grace periods %v", *got)
+		}
+	})
+	t.Run("it has ended", func(t *testing.T) {
+		f := begin(t, toRecycle())
+		got := graces(f)
+		recycling(t, f)
+		setPod(t, f, corev1.PodSucceeded, "")
+		f.c.operations.await()
+		if len(*got) != 1 || (*got)[0] != nil {
+			t.Errorf("it was deleted with the grace periods %v", *got)
+		}
+	})
+}
+
+// Nobody would end the wait for a pod that is created after its volume was freed, before the next pass. By then it may
+// have deleted what the next claim of the volume stores.
+//
+// Pins PVB-137.
+func TestARecyclerPodEndsWhenItsVolumeWasFreedBeforeItExists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		changes []func(*pv)
+		answer  error // to the create
+	}{
+		"the volume is free":       {changes: []func(*pv){inPhase(corev1.VolumeAvailable), func(v *pv) { v.Spec.ClaimRef = nil }}},
+		"the volume is reserved":   {changes: []func(*pv){claimedBy("")}},
+		"the volume is kept":       {changes: []func(*pv){policy(corev1.PersistentVolumeReclaimRetain)}},
+		"the volume is of another": {changes: []func(*pv){claimedBy("second-uid"), inPhase(corev1.VolumeBound)}},
+		"another has its name":     {changes: []func(*pv){func(v *pv) { v.UID = "second" }}},
+		"the create has no answer": {changes: []func(*pv){claimedBy("")}, answer: apierrors.NewTimeoutError("lost", 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle())
+			f.Intercept(createPod, func(clienttesting.Action) error {
+				if tc.answer != nil {
+					f.Store(t, oldPod("lost"))
+				}
+				f.c.volumes.seen("volume", toRecycle(tc.changes...))
+				f.c.stopRecycle("volume", "volume-uid")
+				return tc.answer
+			})
+			var deleted atomic.Bool
+			f.Intercept(deletePod, func(clienttesting.Action) error {
+				deleted.Store(true)
+				return nil
+			})
+			must.Succeed(t, f.c.reconcileVolume(f.Context(), "volume"))
+			controllertest.Eventually(t, "the pod is deleted", deleted.Load)
+			f.c.operations.await()
+			f.WantEvents(t)
+			if _, ok := f.c.recycles.podOf("volume-uid"); ok != (tc.answer != nil) {
+				t.Errorf("the pod is remembered: %v", ok)
 			}
 		})
 	}

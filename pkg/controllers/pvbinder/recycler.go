@@ -38,6 +38,9 @@ func (c *binderController) runRecycler(
 	needed, done := c.recycles.wait(working, v.UID) // before the pod is known to stopRecycle
 	defer done()
 	started, err := c.beginRecycle(working, v, pod)
+	if _, known := c.recycles.podOf(v.UID); known && !c.isToRecycle(v) {
+		return errNotNeeded // what was seen before the pod was known has not ended the wait
+	}
 	if err != nil {
 		return err
 	}
@@ -45,11 +48,13 @@ func (c *binderController) runRecycler(
 	if errors.Is(err, errHandedOver) || errors.Is(err, errNotNeeded) {
 		return err
 	}
-	deleted := c.deletePod(working, started)
-	if deleted != nil && working.Err() != nil {
-		return errHandedOver // the successor finds the pod, which has ended
+	deleted := c.deletePod(working, started, nil)
+	if isPaused(deleted) || deleted != nil && working.Err() != nil {
+		return errHandedOver // the next pass, or the successor, finds the pod, which has ended
 	}
-	c.recycles.remove(v.UID)
+	if deleted == nil { // else the next pass has to know of it, above all if the volume is not to be emptied any more
+		c.recycles.remove(v.UID)
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("failed to recycle volume: %w", err)
@@ -57,6 +62,13 @@ func (c *binderController) runRecycler(
 		return fmt.Errorf("failed to delete recycler pod: %w", deleted)
 	}
 	return nil
+}
+
+// isToRecycle reports whether a volume is still to be emptied, after the same claim, by what is known of it.
+func (c *binderController) isToRecycle(v *corev1.PersistentVolume) bool {
+	known := c.volumes.get(v.Name)
+	return known != nil && known.UID == v.UID && isRecycled(known) &&
+		known.Spec.ClaimRef != nil && known.Spec.ClaimRef.UID == v.Spec.ClaimRef.UID
 }
 
 // podWatches show what happens to a recycler pod.
@@ -105,7 +117,7 @@ func (c *binderController) beginRecycle(
 	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if err := c.deleteOldPod(ctx, pod.Namespace, pod.Name, nil); err != nil {
+		if err := c.deleteOldPod(ctx, pod.Namespace, pod.Name, nil, nil); err != nil {
 			return recyclerPod{}, fmt.Errorf("failed to delete old recycler pod %s: %w", keyOf(pod), err)
 		}
 		return recyclerPod{}, errors.New("old recycler pod found, will retry later")
@@ -202,7 +214,9 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 
 // deleteOldPod deletes the pod that has the name of a recycler pod, but not one that has replaced it meanwhile:
 // by then, another instance may have the lease, and wait for its own pod. Nor does it delete one that is to be kept.
-func (c *binderController) deleteOldPod(ctx context.Context, namespace, name string, keep func(types.UID) bool) error {
+func (c *binderController) deleteOldPod(
+	ctx context.Context, namespace, name string, keep func(types.UID) bool, grace *int64,
+) error {
 	live, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case reconcile.Absent(err):
@@ -212,16 +226,20 @@ func (c *binderController) deleteOldPod(ctx context.Context, namespace, name str
 	case keep != nil && keep(live.UID):
 		return nil
 	}
-	return c.deletePod(ctx, recyclerPod{namespace: live.Namespace, name: live.Name, uid: live.UID})
+	return c.deletePod(ctx, recyclerPod{namespace: live.Namespace, name: live.Name, uid: live.UID}, grace)
 }
 
-// endPod deletes a recycler pod. If its create had no answer, it returns an error until that cannot be executed any
-// more: a pod that comes after its volume has been emptied would delete what the next claim stores.
+// abandonGrace is how long a pod has to end, in seconds, whose volume is not to be emptied any more. The shell that is
+// its first process ignores the signal to end, and would go on deleting for the whole grace period of a pod.
+const abandonGrace int64 = 1
+
+// endPod deletes a recycler pod, which ends soon. If its create had no answer, it returns an error until that cannot be
+// executed any more: a pod that comes after its volume has been emptied would delete what the next claim stores.
 func (c *binderController) endPod(ctx context.Context, pod recyclerPod) error {
 	if pod.uid != "" {
-		return c.deletePod(ctx, pod)
+		return c.deletePod(ctx, pod, ptr.To(abandonGrace))
 	}
-	if err := c.deleteOldPod(ctx, pod.namespace, pod.name, c.recycles.hasPod); err != nil {
+	if err := c.deleteOldPod(ctx, pod.namespace, pod.name, c.recycles.hasPod, ptr.To(abandonGrace)); err != nil {
 		return err
 	}
 	if c.Clock.Now().Before(pod.late) {
@@ -230,10 +248,11 @@ func (c *binderController) endPod(ctx context.Context, pod recyclerPod) error {
 	return nil
 }
 
-// deletePod deletes a recycler pod, and no other of its name.
-func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error {
+// deletePod deletes a recycler pod, and no other of its name. grace is the time that it has to end, in seconds, nil for
+// its own.
+func (c *binderController) deletePod(ctx context.Context, pod recyclerPod, grace *int64) error {
 	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
+		metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
 	if reconcile.Absent(err) || apierrors.IsConflict(err) {
 		return nil // it is gone
 	}
