@@ -1,6 +1,8 @@
 package pvcprotection
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -35,9 +37,15 @@ func (c *protectionController) claimAdded(lane reconcile.Lane, claim *corev1.Per
 
 func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
 	lacksCondition := unusedCondition(claim) == nil || lane.IsBacklog() && mayBeUnused(claim)
-	if finalizer.Concerns(claim) || c.unusedSince && lacksCondition {
+	if finalizer.Concerns(claim) || c.unusedSince && (lacksCondition || c.isShownWrongly(claim)) {
 		c.queue.Enqueue(lane, reconcile.KeyOf(claim))
 	}
+}
+
+// isShownWrongly reports whether the condition of a claim contradicts the cached pods. Their events may have led to a
+// pass that still saw the condition before the last write, with which nothing was wrong.
+func (c *protectionController) isShownWrongly(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.DeletionTimestamp == nil && isShownUnused(claim) == c.isUsedByCached(context.Background(), claim)
 }
 
 // mayBeUnused reports whether a claim may lack the condition without an event that would lead to it: its last pod may
