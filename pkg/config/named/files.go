@@ -239,12 +239,19 @@ func (c *fileChecker) pair(certPath, certFile, keyPath, keyFile string) (certifi
 	if certificate == nil || key == nil {
 		return nil, nil
 	}
-	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		c.fail(fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err),
-			named{path: certPath, name: certFile}, named{path: keyPath, name: keyFile})
+	if err := checkMatch(certFile, keyFile, certificate, key); err != nil {
+		c.fail(err, named{path: certPath, name: certFile}, named{path: keyPath, name: keyFile})
 		return nil, nil
 	}
 	return certificate, key
+}
+
+// checkMatch requires a certificate and its key.
+func checkMatch(certFile, keyFile string, certificate, key []byte) error {
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		return fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err)
+	}
+	return nil
 }
 
 // authority checks the CA of a signer. One that has expired does not prevent the start of a
@@ -307,8 +314,8 @@ func (c *fileChecker) madePair(directory named) error {
 	if err := errors.Join(certErr, keyErr); err != nil {
 		return fmt.Errorf("a certificate and its key must be there together: %w", err)
 	}
-	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		return fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err)
+	if err := checkMatch(certFile, keyFile, certificate, key); err != nil {
+		return err
 	}
 	c.warnOfExpiry(directory.path, certFile, certificate)
 	return nil
