@@ -199,7 +199,7 @@ func TestAPodIsReplacedWhenItIsGone(t *testing.T) {
 	h.reconcile(t)
 	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "delete pods", "update daemonsets/status")
 	h.reconcile(t)
-	h.WantRequestsInAnyOrder(t, "create pods") // the status is put off
+	h.WantRequestsInAnyOrder(t, "create pods", "update daemonsets/status") // that of a pod which is gone is not put off
 	h.settle(t)
 	if s := h.set(t).Status; s.UpdatedNumberScheduled != 1 || s.NumberAvailable != 1 || s.ObservedGeneration != 2 {
 		t.Errorf("the status is %+v", s)

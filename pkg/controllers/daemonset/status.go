@@ -77,14 +77,18 @@ func withCounts(ds *appsv1.DaemonSet, c counts, observedGeneration int64) *appsv
 }
 
 // urgent reports whether somebody may be waiting for a status: because a change of the spec was
-// observed, a count reached the desired number, or the last misscheduled pod is gone.
+// observed, a count reached the desired number, pods are no longer ready or available though all were, or the last
+// misscheduled pod is gone.
 func urgent(was, is counts, newGeneration bool) bool {
 	reached := func(was, is int32, desired int32) bool { return was != is && is == desired }
+	lost := func(was, is int32, desired int32) bool { return was == desired && is < was }
 	return newGeneration ||
 		reached(was.current, is.current, is.desired) ||
 		reached(was.ready, is.ready, is.desired) ||
 		reached(was.updated, is.updated, is.desired) ||
 		reached(was.available, is.available, is.desired) ||
+		lost(was.ready, is.ready, was.desired) ||
+		lost(was.available, is.available, was.desired) ||
 		reached(was.misscheduled, is.misscheduled, 0)
 }
 

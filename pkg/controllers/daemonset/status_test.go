@@ -126,4 +126,20 @@ func TestUrgent(t *testing.T) {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
+	all := counts{desired: 3, current: 3, ready: 3, updated: 3, available: 3}
+	for name, test := range map[string]struct {
+		change func(*counts)
+		want   bool
+	}{
+		"one is not ready":     {func(c *counts) { c.ready = 2 }, true},
+		"one is not available": {func(c *counts) { c.available = 2 }, true},
+		"one is gone":          {func(c *counts) { c.current = 2 }, false},
+		"one more is wanted":   {func(c *counts) { c.desired = 4 }, false},
+	} {
+		is := all
+		test.change(&is)
+		if got := urgent(all, is, false); got != test.want {
+			t.Errorf("of all, %s: %v", name, got)
+		}
+	}
 }

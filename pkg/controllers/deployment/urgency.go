@@ -37,6 +37,7 @@ func urgencyOf(stored, d *appsv1.Deployment) urgency {
 	case was.ObservedGeneration != is.ObservedGeneration,
 		!ptr.Equal(was.CollisionCount, is.CollisionCount),
 		!maps.Equal(verdicts(was.Conditions), verdicts(is.Conditions)),
+		isSettled(stored) && (is.ReadyReplicas < was.ReadyReplicas || is.AvailableReplicas < was.AvailableReplicas),
 		isSettled(d) && (!isSettled(stored) || ptr.Deref(is.TerminatingReplicas, 0) == 0):
 		return urgent
 	}

@@ -49,6 +49,25 @@ func TestUrgencyOf(t *testing.T) {
 	}
 }
 
+// A status that says all are there, while they are not, misleads its readers. Pins DEP-59.
+func TestALossIsReportedAtOnce(t *testing.T) {
+	all := makeDeployment(10, counts(10, 10, 10, 10))
+	for name, tc := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   urgency
+	}{
+		"one is not ready":     {counts(10, 10, 9, 10), urgent},
+		"one is not available": {counts(10, 10, 10, 9), urgent},
+		"one is gone":          {counts(9, 9, 10, 10), gradual},
+	} {
+		d := all.DeepCopy()
+		tc.change(d)
+		if got := urgencyOf(all, d); got != tc.want {
+			t.Errorf("%s: urgencyOf() = %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestNumbersReachTheirEndOnce(t *testing.T) {
 	stored := makeDeployment(10, counts(10, 10, 10, 10))
 	d := stored.DeepCopy()

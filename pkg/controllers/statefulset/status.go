@@ -79,8 +79,8 @@ func differs(next, stored *appsv1.StatefulSetStatus) bool {
 }
 
 // isUrgent reports whether somebody may be waiting for a status: because a change of the spec
-// was observed, a revision changed, or a count reached its final value. Without settings for
-// rolling updates the next reconcile depends on it.
+// was observed, a revision changed, a count reached its final value, or pods are no longer ready or available though
+// all were. Without settings for rolling updates the next reconcile depends on it.
 func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 	stored, desired := &set.Status, replicasOf(set)
 	reached := func(was, is int32, goals ...int) bool {
@@ -91,6 +91,7 @@ func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 		}
 		return false
 	}
+	lost := func(was, is int32) bool { return int(was) == desired && is < was }
 	return next.ObservedGeneration != stored.ObservedGeneration ||
 		next.CurrentRevision != stored.CurrentRevision ||
 		next.UpdateRevision != stored.UpdateRevision ||
@@ -98,6 +99,8 @@ func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 		reached(stored.Replicas, next.Replicas, desired) ||
 		reached(stored.ReadyReplicas, next.ReadyReplicas, desired) ||
 		reached(stored.AvailableReplicas, next.AvailableReplicas, desired) ||
+		lost(stored.ReadyReplicas, next.ReadyReplicas) ||
+		lost(stored.AvailableReplicas, next.AvailableReplicas) ||
 		reached(stored.UpdatedReplicas, next.UpdatedReplicas, desired, desired-partitionOf(set)) ||
 		reached(stored.CurrentReplicas, next.CurrentReplicas, desired, partitionOf(set))
 }

@@ -100,6 +100,22 @@ func TestSaysMore(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	for name, test := range map[string]struct {
+		change func(*appsv1.StatefulSetStatus)
+		want   bool
+	}{
+		"one is not ready":     {func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 4 }, true},
+		"one is not available": {func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 4 }, true},
+		"one is gone":          {func(s *appsv1.StatefulSetStatus) { s.Replicas = 4 }, false},
+	} {
+		set := newSet(5)
+		set.Status = appsv1.StatefulSetStatus{Replicas: 5, ReadyReplicas: 5, AvailableReplicas: 5, CurrentReplicas: 5, UpdatedReplicas: 5}
+		next := set.Status
+		test.change(&next)
+		if got := isUrgent(set, &next); got != test.want {
+			t.Errorf("of all, %s: %v", name, got)
+		}
+	}
 }
 
 // Pins STS-68.
@@ -121,6 +137,7 @@ func TestUrgency(t *testing.T) {
 		"down to partition": {set: partition(2), change: func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 3 }, want: true},
 		"not yet partition": {set: partition(1), change: func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 3 }},
 		"current replicas":  {change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 3 }},
+		"one less ready":    {change: func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }},
 		"needed next time":  {set: withoutRollingUpdate, change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 3 }, want: true},
 	} {
 		set := newSet(5)

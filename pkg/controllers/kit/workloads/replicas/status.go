@@ -114,16 +114,20 @@ func nextConditions(current []Condition, failure error, active, desired int, now
 }
 
 // urgent reports whether somebody may be waiting for a status: because a change of the spec was
-// observed, a failure appeared or disappeared, a count reached the desired number, or the last
-// terminating pod is gone. While the counts are about to change, a spec without them tells little.
+// observed, a failure appeared or disappeared, a count reached the desired number, pods are no longer ready or
+// available though all were, or the last terminating pod is gone. While the counts are about to change, a spec without
+// them tells little.
 func urgent(current, next Status, desired int32, changing bool) bool {
 	reached := func(was, is int32) bool { return was != is && is == desired }
+	lost := func(was, is int32) bool { return was == desired && is < was }
 	return !changing && current.ObservedGeneration != next.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(current.Conditions, next.Conditions) ||
 		reached(current.Replicas, next.Replicas) ||
 		reached(current.FullyLabeled, next.FullyLabeled) ||
 		reached(current.Ready, next.Ready) ||
 		reached(current.Available, next.Available) ||
+		lost(current.Ready, next.Ready) ||
+		lost(current.Available, next.Available) ||
 		ptr.Deref(current.Terminating, 0) != 0 && ptr.Deref(next.Terminating, 0) == 0
 }
 

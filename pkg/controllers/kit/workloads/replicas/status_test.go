@@ -167,8 +167,20 @@ func TestUrgent(t *testing.T) {
 			}
 		})
 	}
-	if all := (Status{Replicas: 10, Ready: 10}); urgent(all, Status{Replicas: 10, Ready: 9}, 10, false) {
-		t.Error("a count that was reached before is taken for news")
+	all := Status{Replicas: 10, Ready: 10, Available: 10}
+	for name, less := range map[string]Status{
+		"ready":     {Replicas: 10, Ready: 9, Available: 10},
+		"available": {Replicas: 10, Ready: 10, Available: 9},
+	} {
+		if !urgent(all, less, 10, false) {
+			t.Errorf("not all are %s any more, and it is not urgent", name)
+		}
+	}
+	if urgent(all, Status{Replicas: 9, Ready: 10, Available: 10}, 10, false) {
+		t.Error("a pod that is about to be replaced is urgent")
+	}
+	if urgent(all, Status{Replicas: 10, Ready: 9, Available: 9}, 12, false) {
+		t.Error("not all were ready, and one less is urgent")
 	}
 	observed := base
 	observed.ObservedGeneration = 2
