@@ -23,6 +23,8 @@ type model struct {
 	t *testing.T
 	// started has all Jobs that were created.
 	started map[string]bool
+	// deleted has those that the user has deleted.
+	deleted []string
 	// again has the Jobs that were created once more, late.
 	again map[types.UID]bool
 	// forbid is whether no Job may run beside another.
@@ -129,7 +131,7 @@ func (m *model) user() {
 		if all := simulation.All[*batchv1.Job](m.World); len(all) > 0 && !m.forbid {
 			job := all[n(len(all))]
 			m.Delete(job, nil)
-			delete(m.started, idOf(job)) // its time may be run again, if it is not recorded yet
+			m.deleted = append(m.deleted, idOf(job))
 		}
 	case 3:
 		other := m.randomCronJob()
@@ -156,9 +158,17 @@ func (m *model) run(t *testing.T) {
 		env.Clock = m.wall
 		if left == nil {
 			m.DropLate() // nobody knows of the Jobs that an instance which was killed has sent
+			for _, job := range m.deleted {
+				delete(m.started, job) // its time may be run again, if it is not recorded yet
+			}
 		}
 		c := must.Get(newController(env, config{concurrentSyncs: 1}))(t)
-		return simulation.StartOwners(m.World, c.owners, left)
+		if left != nil {
+			c.takeOver(left.(handover))
+		}
+		instance := simulation.StartOwners(m.World, c.owners, nil)
+		instance.HandOver = func() any { return c.HandOver() }
+		return instance
 	}
 	m.MayBeLossy(2)
 	m.user()

@@ -74,6 +74,7 @@ func (r *reconciliation) run(ctx context.Context, cached *batchv1.CronJob) error
 	}
 	r.cj.ObjectMeta = written.ObjectMeta
 	r.owners.WroteOwner(cached, r.cj)
+	r.starts.recorded(r.cj)
 	return err
 }
 

@@ -70,6 +70,8 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 		return nil
 	case isProcessed(r.cj, scheduled):
 		return nil
+	case r.starts.has(r.cj, scheduled):
+		return r.recordStart(ctx, scheduled)
 	}
 	if err := r.lookForAttempt(ctx, jobName(r.cj, scheduled)); err != nil {
 		return err
@@ -88,6 +90,20 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 		r.list(job, scheduled)
 	}
 	return err
+}
+
+// recordStart records a time whose Job was created before. That may be gone by now.
+func (r *reconciliation) recordStart(ctx context.Context, scheduled time.Time) error {
+	job, err := r.createdEarlier(ctx, jobName(r.cj, scheduled))
+	switch {
+	case err != nil && !reconcile.Absent(err):
+		return err
+	case job != nil:
+		r.list(job, scheduled)
+	default:
+		r.processed(scheduled)
+	}
+	return nil
 }
 
 // replaceActive deletes the running Jobs, but none that has finished or only has the name of one.
@@ -195,6 +211,7 @@ func (r *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 
 // processed records that the Job of a scheduled time was started.
 func (r *reconciliation) processed(scheduled time.Time) {
+	r.starts.add(r.cj, scheduled)
 	r.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 	r.dirty = true
 }
