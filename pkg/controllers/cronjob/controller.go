@@ -18,7 +18,8 @@
 //     The name of the Job is derived from the time, so a second attempt finds the Job of the
 //     first. If the first had no answer, and another time is due before the second, its Job is
 //     looked for: it may run, and the concurrency policy has to take it into account.
-//     A time whose Job was started is not run again if that is deleted before the status could be written.
+//     What was started is remembered until the status shows it: a time is not run again if its Job is deleted
+//     before, and a Job that runs counts although neither the cache nor the status shows it.
 //  5. The status is written at most once per reconcile, at the end.
 //
 // Behaviour: docs/specs/cronjob-controller.md.
@@ -82,7 +83,6 @@ func newController(env controller.Env, cfg config) (*cronJobController, error) {
 		Resource:      batchv1.Resource("cronjobs"),
 		Informer:      cronJobs,
 		FromLastWrite: true, // a Job may be cached before the status that lists it
-		OnGone:        func(key types.NamespacedName) { c.starts.forget(key) },
 		Loop:          reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.watch(cronJobs, jobs)

@@ -76,6 +76,9 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 	if err := r.lookForAttempt(ctx, jobName(r.cj, scheduled)); err != nil {
 		return err
 	}
+	if err := r.lookForStarts(ctx); err != nil {
+		return err
+	}
 	switch {
 	case r.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(r.cj.Status.Active) > 0:
 		r.Record(jobAlreadyActive(r.cj))
@@ -94,14 +97,41 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 
 // recordStart records a time whose Job was created before. That may be gone by now.
 func (r *reconciliation) recordStart(ctx context.Context, scheduled time.Time) error {
-	job, err := r.createdEarlier(ctx, jobName(r.cj, scheduled))
+	job, err := r.startedAt(ctx, scheduled)
 	switch {
 	case err != nil && !reconcile.Absent(err):
 		return err
-	case job != nil:
-		r.list(job, scheduled)
-	default:
+	case job == nil || howEnded(job) != "":
 		r.processed(scheduled)
+	case !isActive(r.cj, job.UID):
+		r.list(job, scheduled)
+	}
+	if r.owners.Writes.Attempted(r.cj) == jobName(r.cj, scheduled) {
+		r.owners.Writes.CreateCertain(r.cj)
+	}
+	return nil
+}
+
+// startedAt returns the Job that was created for a time, as the cache or the API server has it; nil, or an error that
+// says so, if there is none any more.
+func (r *reconciliation) startedAt(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
+	name := jobName(r.cj, scheduled)
+	for _, job := range r.children {
+		if job.Name == name {
+			return job, nil
+		}
+	}
+	return r.createdEarlier(ctx, name)
+}
+
+// lookForStarts records the Jobs of other times that the status does not show yet, since the concurrency policy has to
+// take those that run into account. The cache may lack them, or their times are later than now, because the clock was
+// ahead when they were created.
+func (r *reconciliation) lookForStarts(ctx context.Context) error {
+	for _, scheduled := range r.started {
+		if err := r.recordStart(ctx, scheduled); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -193,7 +223,7 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 	case err != nil:
 		return err
 	case job != nil:
-		for _, job := range unrecorded(r.cj, []*batchv1.Job{job}, r.now) {
+		if isUnrecorded(r.cj, job) {
 			r.record(job)
 		}
 	}
@@ -205,13 +235,19 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 func (r *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
 		r.cj.Status.Active = append(r.cj.Status.Active, *ref)
+		r.dirty = true
 	}
 	r.processed(scheduled)
 }
 
-// processed records that the Job of a scheduled time was started.
+// processed records that the Job of a scheduled time was started. One that is later than now is only remembered: nothing
+// would be run before it.
 func (r *reconciliation) processed(scheduled time.Time) {
 	r.starts.add(r.cj, scheduled)
+	last := r.cj.Status.LastScheduleTime
+	if scheduled.After(r.now) || last != nil && !scheduled.After(last.Time) {
+		return
+	}
 	r.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 	r.dirty = true
 }

@@ -41,14 +41,23 @@ func (s *starts) add(cj *batchv1.CronJob, scheduled time.Time) {
 	s.of[reconcile.KeyOf(cj)] = known
 }
 
+// has reports whether a time is among them, or another one that a Job of the same name was created for.
 func (s *starts) has(cj *batchv1.CronJob, scheduled time.Time) bool {
+	return slices.ContainsFunc(s.all(cj), func(t time.Time) bool { return jobName(cj, t) == jobName(cj, scheduled) })
+}
+
+// all returns the times of a CronJob.
+func (s *starts) all(cj *batchv1.CronJob) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of[reconcile.KeyOf(cj)]
-	return known.uid == cj.UID && slices.ContainsFunc(known.times, scheduled.Equal)
+	if known.uid != cj.UID {
+		return nil
+	}
+	return known.times // replaced when they change
 }
 
-// recorded drops the times up to the last one in a status that was stored.
+// recorded drops the times up to the last one in the status of a CronJob, as it is stored.
 func (s *starts) recorded(cj *batchv1.CronJob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +72,11 @@ func (s *starts) recorded(cj *batchv1.CronJob) {
 	}
 }
 
-func (s *starts) forget(cj types.NamespacedName) {
+// forget drops those of a CronJob that was deleted.
+func (s *starts) forget(cj *batchv1.CronJob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, cj)
+	if key := reconcile.KeyOf(cj); s.of[key].uid == cj.UID {
+		delete(s.of, key)
+	}
 }
