@@ -148,8 +148,8 @@ func (m *model) user() {
 	}
 }
 
-// forget is for an instance that was killed: what it had started, and was yet to record, the next one finds only if a list
-// shows it.
+// forget is for an instance that was killed: what it had started, and was yet to record, the next one finds only if a
+// list shows it.
 func (m *model) forget() {
 	for _, job := range m.deleted {
 		delete(m.started, job)

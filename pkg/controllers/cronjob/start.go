@@ -240,8 +240,8 @@ func (r *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 	r.processed(scheduled)
 }
 
-// processed records that the Job of a scheduled time was started. One that is later than now is only remembered: nothing
-// would be run before it.
+// processed records that the Job of a scheduled time was started. One that is later than now is only remembered:
+// nothing would be run before it.
 func (r *reconciliation) processed(scheduled time.Time) {
 	r.starts.add(r.cj, scheduled)
 	last := r.cj.Status.LastScheduleTime

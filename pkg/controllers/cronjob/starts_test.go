@@ -13,8 +13,8 @@ import (
 	"kcmd.dev/test/must"
 )
 
-// TestATimeIsNotRunAgainWhenItsJobIsGone has the status refused that records the Job of 03:00. That is deleted before the
-// next attempt, because its time to live is over for instance. Pins CRON-71.
+// TestATimeIsNotRunAgainWhenItsJobIsGone has the status refused that records the Job of 03:00. That is deleted before
+// the next attempt, because its time to live is over for instance. Pins CRON-71.
 func TestATimeIsNotRunAgainWhenItsJobIsGone(t *testing.T) {
 	const look = "get jobs " + due0300
 	other := func(cj *batchv1.CronJob) { cj.UID = "another" }
@@ -104,8 +104,8 @@ func TestWhatIsRememberedOfStarts(t *testing.T) {
 	}
 }
 
-// TestWhatWasStartedIsLookedFor has the time of a Job remembered, which the cache does not show, when the next one comes.
-// Pins CRON-72.
+// TestWhatWasStartedIsLookedFor has the time of a Job remembered, which the cache does not show, when the next one
+// comes. Pins CRON-72.
 func TestWhatWasStartedIsLookedFor(t *testing.T) {
 	const due0320 = "cj-29455400"
 	finished := ended(batchv1.JobFailed, at("03:00:00"), time.Time{})

@@ -60,8 +60,8 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	return err
 }
 
-// unlisted returns a resource of which the graph may lack objects. A dependent that shows up after its owner was released
-// has no owner, and would be deleted. A definition that was deleted meanwhile leaves no objects behind.
+// unlisted returns a resource of which the graph may lack objects. A dependent that shows up after its owner was
+// released has no owner, and would be deleted. A definition that was deleted meanwhile leaves no objects behind.
 func (c *collector) unlisted(ctx context.Context) (resource schema.GroupVersionResource, lacks bool) {
 	for _, resource := range c.monitors.unfilled(maxUnlisted) {
 		if !c.isGone(ctx, resource) {

@@ -60,8 +60,8 @@ func testOrphaning(t *testing.T, refusal error) {
 	}
 }
 
-// TestDependentsOfAKindThatIsListedLateAreOrphanedToo restarts the collector while an owner is about to be released, and
-// one kind cannot be listed for longer than the workers wait. Pins GC-114.
+// TestDependentsOfAKindThatIsListedLateAreOrphanedToo restarts the collector while an owner is about to be released,
+// and one kind cannot be listed for longer than the workers wait. Pins GC-114.
 func TestDependentsOfAKindThatIsListedLateAreOrphanedToo(t *testing.T) {
 	w := newWorld(t, typed(configMaps, object("a", "parent", deleted(orphan))),
 		typed(secrets, object("a", "child", owner("ConfigMap", "parent"))))
