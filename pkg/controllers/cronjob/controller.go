@@ -18,6 +18,8 @@
 //     The name of the Job is derived from the time, so a second attempt finds the Job of the
 //     first. If the first had no answer, and another time is due before the second, its Job is
 //     looked for: it may run, and the concurrency policy has to take it into account.
+//     What was started is remembered until the status shows it: a time is not run again if its Job is deleted
+//     before, and a Job that runs counts although neither the cache nor the status shows it.
 //  5. The status is written at most once per reconcile, at the end.
 //
 // Behaviour: docs/specs/cronjob-controller.md.
@@ -34,6 +36,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // Descriptor describes cronjob-controller.
@@ -62,6 +65,7 @@ type cronJobController struct {
 	owners    *owners.Owners[*batchv1.CronJob]
 	jobs      index.Jobs
 	schedules *schedules
+	starts    *starts
 	metrics   controllerMetrics
 }
 
@@ -71,6 +75,7 @@ func newController(env controller.Env, cfg config) (*cronJobController, error) {
 		Env:       env,
 		jobs:      index.NewJobs(jobs),
 		schedules: newSchedules(),
+		starts:    newStarts(),
 		metrics:   newMetrics(env.Metrics),
 	}
 	c.owners = owners.New(env, owners.Options[*batchv1.CronJob]{
@@ -84,5 +89,26 @@ func newController(env controller.Env, cfg config) (*cronJobController, error) {
 	return c, nil
 }
 
+// handover is what an instance hands over: its last writes, and the starts that are yet to be recorded.
+type handover struct {
+	writes writes.State
+	starts *starts
+}
+
+// HandOver implements controller.HandsOver.
+func (c *cronJobController) HandOver() handover {
+	return handover{writes: c.owners.Writes.HandOver(), starts: c.starts}
+}
+
+func (c *cronJobController) takeOver(left handover) {
+	c.owners.Writes.TakeOver(left.writes)
+	c.starts = left.starts
+}
+
 // Run implements controller.Controller.
-func (c *cronJobController) Run(ctx context.Context) error { return c.owners.Run(ctx) }
+func (c *cronJobController) Run(ctx context.Context) error {
+	if left, ok := controller.TakeOver(c.Env, c); ok {
+		c.takeOver(left)
+	}
+	return c.owners.Loop.Run(ctx)
+}

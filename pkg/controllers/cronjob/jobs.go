@@ -70,23 +70,27 @@ func removeActive(cj *batchv1.CronJob, uid types.UID) {
 	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
 
-// unrecorded returns the Jobs of scheduled times that the status does not show as started, in
-// the order of these times. A Job of an earlier time than the last one that is recorded was
-// listed before.
+// unrecorded returns the Jobs of scheduled times that have come and that the status does not show as started, in
+// the order of these times.
 func unrecorded(cj *batchv1.CronJob, children []*batchv1.Job, now time.Time) []*batchv1.Job {
-	var last time.Time
-	if cj.Status.LastScheduleTime != nil {
-		last = cj.Status.LastScheduleTime.Time
-	}
 	var all []*batchv1.Job
 	for _, job := range children {
-		scheduled := scheduledTime(cj, job)
-		if !isActive(cj, job.UID) && scheduled.After(last) && !scheduled.After(now) {
+		if isUnrecorded(cj, job) && !scheduledTime(cj, job).After(now) {
 			all = append(all, job)
 		}
 	}
 	slices.SortFunc(all, func(a, b *batchv1.Job) int { return scheduledTime(cj, a).Compare(scheduledTime(cj, b)) })
 	return all
+}
+
+// isUnrecorded reports whether a Job is that of a scheduled time that the status does not show as started. One of an
+// earlier time than the last one that is recorded was listed before.
+func isUnrecorded(cj *batchv1.CronJob, job *batchv1.Job) bool {
+	var last time.Time
+	if cj.Status.LastScheduleTime != nil {
+		last = cj.Status.LastScheduleTime.Time
+	}
+	return !isActive(cj, job.UID) && scheduledTime(cj, job).After(last)
 }
 
 // isUnlisted reports whether a Job runs but is not listed as active.

@@ -21,8 +21,11 @@ import (
 type model struct {
 	*simulation.World
 	t *testing.T
+	c *cronJobController
 	// started has all Jobs that were created.
 	started map[string]bool
+	// deleted has those that the user has deleted.
+	deleted []string
 	// again has the Jobs that were created once more, late.
 	again map[types.UID]bool
 	// forbid is whether no Job may run beside another.
@@ -129,7 +132,11 @@ func (m *model) user() {
 		if all := simulation.All[*batchv1.Job](m.World); len(all) > 0 && !m.forbid {
 			job := all[n(len(all))]
 			m.Delete(job, nil)
-			delete(m.started, idOf(job)) // its time may be run again, if it is not recorded yet
+			if m.isKnown(cj, job) {
+				m.deleted = append(m.deleted, idOf(job))
+			} else {
+				delete(m.started, idOf(job)) // nobody knows that it was created
+			}
 		}
 	case 3:
 		other := m.randomCronJob()
@@ -139,6 +146,28 @@ func (m *model) user() {
 		m.wall.Ahead = time.Duration(n(3)*n(int(maxAhead/time.Second))) * time.Second / 2
 		m.Note("the clock is %v ahead", m.wall.Ahead)
 	}
+}
+
+// forget is for an instance that was killed: what it had started, and was yet to record, the next one finds only if a
+// list shows it.
+func (m *model) forget() {
+	for _, job := range m.deleted {
+		delete(m.started, job)
+	}
+	cj, ok := m.cronJob()
+	if !ok {
+		return
+	}
+	for _, job := range simulation.All[*batchv1.Job](m.World) {
+		if isUnrecorded(cj, job) {
+			m.again[job.UID] = true
+		}
+	}
+}
+
+// isKnown reports whether the time of a Job is recorded, or the controller remembers that it was started.
+func (m *model) isKnown(cj *batchv1.CronJob, job *batchv1.Job) bool {
+	return !isUnrecorded(cj, job) || m.c.starts.has(cj, scheduledTime(cj, job))
 }
 
 // TestWhateverHappensNoTimeIsRunTwice has Jobs fail, schedules edited and suspended, requests fail and the controller
@@ -156,9 +185,16 @@ func (m *model) run(t *testing.T) {
 		env.Clock = m.wall
 		if left == nil {
 			m.DropLate() // nobody knows of the Jobs that an instance which was killed has sent
+			m.forget()
 		}
 		c := must.Get(newController(env, config{concurrentSyncs: 1}))(t)
-		return simulation.StartOwners(m.World, c.owners, left)
+		m.c = c
+		if left != nil {
+			c.takeOver(left.(handover))
+		}
+		instance := simulation.StartOwners(m.World, c.owners, nil)
+		instance.HandOver = func() any { return c.HandOver() }
+		return instance
 	}
 	m.MayBeLossy(2)
 	m.user()

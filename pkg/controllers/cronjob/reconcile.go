@@ -24,7 +24,8 @@ type reconciliation struct {
 	dirty    bool           // the status must be written
 	again    *time.Duration // the delay until the next reconcile, nil if only an event causes one
 	removed  []types.UID
-	news     bool // a Job is kept until the cache shows its time and its success in the status
+	news     bool        // a Job is kept until the cache shows its time and its success in the status
+	started  []time.Time // by reconciles before, without being recorded
 }
 
 func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
@@ -32,7 +33,10 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	if err != nil {
 		return err
 	}
-	r := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
+	c.starts.recorded(cached)
+	r := &reconciliation{
+		cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now(), started: c.starts.all(cached),
+	}
 	if err := r.run(ctx, cached); err != nil {
 		c.awaitNext(cached, r.now)
 		return err

@@ -70,8 +70,13 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 		return nil
 	case isProcessed(r.cj, scheduled):
 		return nil
+	case r.starts.has(r.cj, scheduled):
+		return r.recordStart(ctx, scheduled)
 	}
 	if err := r.lookForAttempt(ctx, jobName(r.cj, scheduled)); err != nil {
+		return err
+	}
+	if err := r.lookForStarts(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -88,6 +93,47 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 		r.list(job, scheduled)
 	}
 	return err
+}
+
+// recordStart records a time whose Job was created before. That may be gone by now.
+func (r *reconciliation) recordStart(ctx context.Context, scheduled time.Time) error {
+	job, err := r.startedAt(ctx, scheduled)
+	switch {
+	case err != nil && !reconcile.Absent(err):
+		return err
+	case job == nil || howEnded(job) != "":
+		r.processed(scheduled)
+	case !isActive(r.cj, job.UID):
+		r.list(job, scheduled)
+	}
+	if r.owners.Writes.Attempted(r.cj) == jobName(r.cj, scheduled) {
+		r.owners.Writes.CreateCertain(r.cj)
+	}
+	return nil
+}
+
+// startedAt returns the Job that was created for a time, as the cache or the API server has it; nil, or an error that
+// says so, if there is none any more.
+func (r *reconciliation) startedAt(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
+	name := jobName(r.cj, scheduled)
+	for _, job := range r.children {
+		if job.Name == name {
+			return job, nil
+		}
+	}
+	return r.createdEarlier(ctx, name)
+}
+
+// lookForStarts records the Jobs of other times that the status does not show yet, since the concurrency policy has to
+// take those that run into account. The cache may lack them, or their times are later than now, because the clock was
+// ahead when they were created.
+func (r *reconciliation) lookForStarts(ctx context.Context) error {
+	for _, scheduled := range r.started {
+		if err := r.recordStart(ctx, scheduled); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replaceActive deletes the running Jobs, but none that has finished or only has the name of one.
@@ -177,7 +223,7 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 	case err != nil:
 		return err
 	case job != nil:
-		for _, job := range unrecorded(r.cj, []*batchv1.Job{job}, r.now) {
+		if isUnrecorded(r.cj, job) {
 			r.record(job)
 		}
 	}
@@ -189,12 +235,19 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 func (r *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
 		r.cj.Status.Active = append(r.cj.Status.Active, *ref)
+		r.dirty = true
 	}
 	r.processed(scheduled)
 }
 
-// processed records that the Job of a scheduled time was started.
+// processed records that the Job of a scheduled time was started. One that is later than now is only remembered:
+// nothing would be run before it.
 func (r *reconciliation) processed(scheduled time.Time) {
+	r.starts.add(r.cj, scheduled)
+	last := r.cj.Status.LastScheduleTime
+	if scheduled.After(r.now) || last != nil && !scheduled.After(last.Time) {
+		return
+	}
 	r.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 	r.dirty = true
 }

@@ -14,10 +14,33 @@ func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
 	watch.Objects(cronJobs, watch.Funcs[*batchv1.CronJob]{
 		Add:    c.owners.Enqueue,
 		Update: c.cronJobUpdated,
-		Delete: c.owners.Deleted,
+		Delete: c.cronJobDeleted,
 		Missed: c.owners.Missed,
 	})
-	c.jobsOfOwners().Watch(jobs)
+	ofOwners := c.jobsOfOwners()
+	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{
+		Only:   func(job *batchv1.Job) bool { return c.owners.MayOwn(job) },
+		Add:    ofOwners.Added,
+		Update: ofOwners.Updated,
+		Delete: func(job *batchv1.Job) {
+			c.rememberStart(job)
+			ofOwners.Deleted(job)
+		},
+	})
+}
+
+// cronJobDeleted forgets what was started for a CronJob. One that only a list lacks may exist, see owners.Missed.
+func (c *cronJobController) cronJobDeleted(cj *batchv1.CronJob) {
+	c.starts.forget(cj)
+	c.owners.Deleted(cj)
+}
+
+// rememberStart keeps the time of a Job that is gone from being run again, if it is yet to be recorded. The creation of
+// the Job may have had no answer so far.
+func (c *cronJobController) rememberStart(job *batchv1.Job) {
+	if cj, ok := c.owners.Of(job); ok && isUnrecorded(cj, job) {
+		c.starts.add(cj, scheduledTime(cj, job))
+	}
 }
 
 // cronJobUpdated enqueues a CronJob: for its next scheduled time if the schedule changed, and

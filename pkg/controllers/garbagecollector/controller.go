@@ -24,7 +24,8 @@
 //     first: should the copy be stale, the precondition fails and the object is read live.
 //  6. An owner in foreground deletion is examined when its last blocking dependent is deleted
 //     or stops blocking. One that blocks its own deletion, in a cycle, stops blocking that of its owners.
-//     One with the finalizer orphan is released once no dependent refers to it.
+//     One with the finalizer orphan is released once no dependent refers to it, and not before the graph has all
+//     objects of each kind, for which it waits up to five minutes.
 //  7. The set of resources follows discovery every 30 seconds. When a resource is no longer
 //     watched, because it is not served or another version is preferred, its informer is
 //     stopped and its objects stay in the graph, unwatched: there are no events for them. They

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,10 @@ type monitor struct {
 	monitored    *monitored
 	informer     cache.SharedIndexInformer
 	registration cache.ResourceEventHandlerRegistration
-	// replayed is set once the replay of the monitor was reported.
-	replayed bool
+	// since is when the monitor was made.
+	since time.Time
+	// replayed is set once the replay of the monitor was reported, inGraph once the graph has what was replayed.
+	replayed, inGraph bool
 }
 
 // monitors are the watches of all resources.
@@ -129,7 +132,9 @@ func (m *monitors) add(as *monitored) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.byResource[as.resource] = &monitor{monitored: as, informer: informer, registration: registration}
+	m.byResource[as.resource] = &monitor{
+		monitored: as, informer: informer, registration: registration, since: m.clock.Now(),
+	}
 	return nil
 }
 
@@ -159,18 +164,42 @@ func (m *monitors) filled(resource schema.GroupVersionResource) bool {
 	return foreseen && informer.HasSynced() || m.synced(resource)
 }
 
-// replayed returns the kinds whose monitors have synced since the last call.
-func (m *monitors) replayed() map[schema.GroupResource]bool {
+// replayed returns the monitors that have synced since the last call.
+func (m *monitors) replayed() []*monitor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kinds := map[schema.GroupResource]bool{}
-	for resource, monitor := range m.byResource {
+	var complete []*monitor
+	for _, monitor := range m.byResource {
 		if !monitor.replayed && monitor.registration.HasSynced() {
 			monitor.replayed = true
-			kinds[resource.GroupResource()] = true
+			complete = append(complete, monitor)
 		}
 	}
-	return kinds
+	return complete
+}
+
+// nowInGraph records that the graph has what monitors have replayed.
+func (m *monitors) nowInGraph(complete []*monitor) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, monitor := range complete {
+		monitor.inGraph = true
+	}
+}
+
+// unfilled returns the resources of which the graph may lack objects, because their monitors have not been replayed
+// yet, sorted. Those of monitors that are older than a limit are left out: it may be that they cannot be listed.
+func (m *monitors) unfilled(limit time.Duration) []schema.GroupVersionResource {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var missing []schema.GroupVersionResource
+	for resource, monitor := range m.byResource {
+		if !monitor.inGraph && m.clock.Since(monitor.since) < limit {
+			missing = append(missing, resource)
+		}
+	}
+	slices.SortFunc(missing, byText)
+	return missing
 }
 
 // waitForSync waits until all monitors have synced, up to a time limit.

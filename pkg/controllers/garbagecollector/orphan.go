@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -19,6 +20,10 @@ import (
 
 // maxOrphaned is the number of dependents of one owner that are patched concurrently.
 const maxOrphaned = 64
+
+// maxUnlisted is how long the objects of a kind are waited for before owners are released without their dependents. A
+// kind that cannot be listed, since its conversion fails for instance, holds up no deletion for longer.
+const maxUnlisted = 5 * time.Minute
 
 // finalizerRetries is the backoff for conflicts when removing a finalizer.
 func finalizerRetries() wait.Backoff {
@@ -33,6 +38,9 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	s := c.graph.look(owner)
 	if !s.current {
 		return nil
+	}
+	if resource, lacks := c.unlisted(ctx); lacks {
+		return reconcile.AwaitCache(fmt.Errorf("orphaning the dependents of %s: those among %s are not known yet", owner, resource))
 	}
 	dependents := c.graph.dependentsOf(owner)
 	orphaned, errs := slowstart.Do(ctx, len(dependents), maxOrphaned, func(ctx context.Context, i int) error {
@@ -50,6 +58,17 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 		return reconcile.Requeue(err)
 	}
 	return err
+}
+
+// unlisted returns a resource of which the graph may lack objects. A dependent that shows up after its owner was
+// released has no owner, and would be deleted. A definition that was deleted meanwhile leaves no objects behind.
+func (c *collector) unlisted(ctx context.Context) (resource schema.GroupVersionResource, lacks bool) {
+	for _, resource := range c.monitors.unfilled(maxUnlisted) {
+		if !c.isGone(ctx, resource) {
+			return resource, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
 }
 
 // release removes an owner from one dependent.

@@ -3,10 +3,12 @@ package garbagecollector
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -54,6 +57,65 @@ func testOrphaning(t *testing.T, refusal error) {
 	}
 	if last := w.writes(); last[len(last)-1] != `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}` {
 		t.Errorf("the last write is %s", last[len(last)-1])
+	}
+}
+
+// TestDependentsOfAKindThatIsListedLateAreOrphanedToo restarts the collector while an owner is about to be released,
+// and one kind cannot be listed for longer than the workers wait. Pins GC-114.
+func TestDependentsOfAKindThatIsListedLateAreOrphanedToo(t *testing.T) {
+	w := newWorld(t, typed(configMaps, object("a", "parent", deleted(orphan))),
+		typed(secrets, object("a", "child", owner("ConfigMap", "parent"))))
+	var listed atomic.Bool
+	w.server.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !listed.Load(), nil, errors.New("conversion webhook failed")
+	})
+	w.env.Run(t, w.collector)
+	w.env.EventuallyAsTimePasses(t, "the owner has been worked on", time.Second, func() bool {
+		return w.startWorker.isOpen() && (w.orphan.loop.Retries(w.node("parent")) > 2 || len(w.writes()) > 0)
+	})
+	if writes := w.writes(); len(writes) > 0 {
+		t.Errorf("before secrets are listed: %q", writes)
+	}
+	listed.Store(true)
+	controllertest.Eventually(t, "secrets are listed", func() bool { return w.monitors.synced(secrets.resource) })
+	w.env.EventuallyAsTimePasses(t, "the owner is released", time.Second, func() bool {
+		return slices.Contains(w.writes(), `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}`)
+	})
+	if first := w.writes()[0]; !strings.HasPrefix(first, "patch child ") {
+		t.Errorf("the first write is %s", first)
+	}
+}
+
+// TestWhatCannotBeListedDelaysOrphaningForAWhile, and what is gone does not. Pins GC-114.
+func TestWhatCannotBeListedDelaysOrphaningForAWhile(t *testing.T) {
+	gone := func(w *world) {
+		w.server.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, noResource()
+		})
+	}
+	for name, tc := range map[string]struct {
+		given func(*world)
+		want  bool // whether the owner is released
+	}{
+		"GC-114: its informer has not synced":       {func(*world) {}, false},
+		"GC-114: for almost five minutes":           {func(w *world) { w.env.Clock.Step(maxUnlisted - time.Second) }, false},
+		"GC-114: for five minutes":                  {func(w *world) { w.env.Clock.Step(maxUnlisted) }, true},
+		"GC-114: the API server has no such kind":   {gone, true},
+		"GC-114: the graph has all that it has had": {func(w *world) { w.monitors.nowInGraph(slices.Collect(maps.Values(w.monitors.byResource))) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := typed(configMaps, object("a", "parent", deleted(orphan)))
+			w := newWorld(t, parent)
+			w.graph.apply(added(configMaps, parent))
+			if err := w.monitors.add(newMonitored(secrets.resource, "Secret")); err != nil {
+				t.Fatal(err)
+			}
+			tc.given(w)
+			err := w.attemptToOrphan(t.Context(), w.node("parent"))
+			if released := len(w.writes()) > 0; released != tc.want || tc.want != (err == nil) || !tc.want && !reconcile.IsRequeue(err) {
+				t.Errorf("the owner is released: %v, error %v", released, err)
+			}
+		})
 	}
 }
 

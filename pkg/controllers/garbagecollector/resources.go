@@ -199,7 +199,12 @@ func (c *collector) deliverReplayed() {
 	if len(complete) == 0 && (!ready || c.startWorker.isOpen()) {
 		return
 	}
-	c.deliver(&change{kind: changeReplayed, lane: reconcile.Backlog, kinds: complete, done: func() {
+	kinds := map[schema.GroupResource]bool{}
+	for _, monitor := range complete {
+		kinds[monitor.monitored.resource.GroupResource()] = true
+	}
+	c.deliver(&change{kind: changeReplayed, lane: reconcile.Backlog, kinds: kinds, done: func() {
+		c.monitors.nowInGraph(complete)
 		if c.startWorker.isOpen() {
 			c.attempt.hurry()
 			c.orphan.hurry()
@@ -222,6 +227,8 @@ func without(a, b map[schema.GroupVersionResource]*monitored) []schema.GroupVers
 			missing = append(missing, resource)
 		}
 	}
-	slices.SortFunc(missing, func(x, y schema.GroupVersionResource) int { return cmp.Compare(x.String(), y.String()) })
+	slices.SortFunc(missing, byText)
 	return missing
 }
+
+func byText(x, y schema.GroupVersionResource) int { return cmp.Compare(x.String(), y.String()) }

@@ -65,7 +65,7 @@ func TestDiscoveryIsShared(t *testing.T) {
 // Until five seconds after the deletion, something can be created of a type that was not served before. Pins NS-61.
 func TestADiscoveryThatIsOlderThanTheLastContentIsNotUsed(t *testing.T) {
 	s := serving(pods)
-	f := start(t, s, terminating())
+	f := startSeeing(t, epoch, s, terminating())
 	f.memory.observe(terminating(), epoch)
 	finalized := f.finalized()
 	f.Clock.Step(settleTime - time.Second)

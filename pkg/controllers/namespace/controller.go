@@ -5,7 +5,8 @@
 //
 //  1. A key is a namespace with a deletion timestamp. It waits five seconds after each
 //     event, so that every API server has seen the deletion before the first sweep and
-//     nothing is created after it. So does one that a live read shows before any event.
+//     nothing is created after it. So does one that a live read shows before any event, and one whose key is
+//     queued for something else.
 //  2. Discovery determines what to sweep: every namespaced type that can be deleted, in the
 //     preferred version. A namespace is not finalized while discovery is incomplete.
 //  3. Pods are deleted first. No other type is swept while a live list shows pods, even if they

@@ -21,10 +21,17 @@ type fixture struct {
 	server *server
 }
 
+// start starts a controller that has seen long enough which namespaces are being deleted to sweep them.
 func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	t.Helper()
+	return startSeeing(t, epoch.Add(-settleTime), s, objects...)
+}
+
+// startSeeing starts a controller, at epoch, that has seen at a time which namespaces are being deleted.
+func startSeeing(t testing.TB, at time.Time, s *server, objects ...runtime.Object) *fixture {
+	t.Helper()
 	env := controllertest.New(t, objects...)
-	env.Clock.SetTime(epoch)
+	env.Clock.SetTime(at)
 	f := &fixture{Env: env, store: newStore(), server: s}
 	env.Metadata, env.Env.Discovery = f.store, s
 	env.Informers.Core().V1().Pods().Informer() // as other controllers do
@@ -34,6 +41,7 @@ func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	}
 	f.namespaceController = c
 	env.Start(t)
+	env.Clock.SetTime(epoch)
 	env.Fake.ClearActions()
 	return f
 }

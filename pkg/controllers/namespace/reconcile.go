@@ -29,9 +29,8 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 	if err != nil || ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
 		return err
 	}
-	if _, known := c.memory.recall(ns); !known { // the cache still shows one before it
-		c.memory.observe(ns, c.Clock.Now())
-		c.queue.AddAfter(name, settleTime)
+	if rest := c.unsettled(ns); rest > 0 {
+		c.queue.AddAfter(name, rest)
 		return nil
 	}
 	ns, estimate, err := c.empty(ctx, ns)
@@ -47,6 +46,18 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 		return nil
 	}
 	return c.finalize(ctx, ns)
+}
+
+// unsettled returns how long a namespace is still to wait before it is swept. Its key may have been queued for the one
+// that had the name before, which the cache may still show.
+func (c *namespaceController) unsettled(ns *corev1.Namespace) time.Duration {
+	now := c.Clock.Now()
+	known, found := c.memory.recall(ns)
+	if !found {
+		c.memory.observe(ns, now)
+		return settleTime
+	}
+	return min(settleTime, settleTime-now.Sub(known.seen)) // a clock that was set back does not make it longer
 }
 
 // read reads a namespace live. It returns nil if there is none.

@@ -114,7 +114,7 @@ func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 
 // A namespace may have been created and deleted again while the cache still shows the one before. Pins NS-76.
 func TestANamespaceThatNoEventHasShownSettlesFirst(t *testing.T) {
-	f := start(t, serving(pods, secrets), terminating())
+	f := startSeeing(t, epoch, serving(pods, secrets), terminating())
 	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, terminating(func(ns *corev1.Namespace) { ns.UID = "new" }), nil
 	})
@@ -129,6 +129,27 @@ func TestANamespaceThatNoEventHasShownSettlesFirst(t *testing.T) {
 	f.EventuallyAsTimePasses(t, "it is swept", time.Second, func() bool { return len(swept) == 1 })
 	if after := <-swept; after < 2*settleTime {
 		t.Errorf("it is swept after %v", after)
+	}
+}
+
+// The key may have been queued for a namespace that had the name before, or for the end of its last pod. Pins NS-78.
+func TestANamespaceSettlesWhateverHasQueuedItEarlier(t *testing.T) {
+	f := startSeeing(t, epoch, serving(pods, secrets), terminating())
+	f.store.put(secrets, "s")
+	finalized, queue := f.finalized(), &controllertest.Queue[string]{}
+	f.queue = queue
+	f.Env.Clock.Step(settleTime - time.Second)
+	must.Succeed(t, f.reconcile(f.Context(), "ns"))
+	if requests := f.store.requests(); len(requests) > 0 || len(*finalized) > 0 {
+		t.Errorf("after %v it is swept: %q, finalized %v", settleTime-time.Second, requests, *finalized)
+	}
+	if delay := queue.TakeDelay("ns"); delay != time.Second {
+		t.Errorf("it is reconciled again in %v", delay)
+	}
+	f.Env.Clock.Step(time.Second)
+	must.Succeed(t, f.reconcile(f.Context(), "ns"))
+	if len(f.store.items[secrets]) > 0 || len(*finalized) != 1 {
+		t.Errorf("after %v it is finalized %v", settleTime, *finalized)
 	}
 }
 

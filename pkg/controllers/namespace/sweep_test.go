@@ -198,7 +198,7 @@ func TestARepeatedSweepBeginsWithWhatWasLeft(t *testing.T) {
 
 // Pins NS-10, NS-19, NS-21, NS-42 and NS-54.
 func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
-	f := start(t, serving(pods, widgets), terminating(), terminating(func(ns *corev1.Namespace) {
+	f := startSeeing(t, epoch, serving(pods, widgets), terminating(), terminating(func(ns *corev1.Namespace) {
 		ns.Name, ns.UID, ns.DeletionTimestamp, ns.Status.Phase = "active", "uid-2", nil, corev1.NamespaceActive
 	}))
 	f.store.put(widgets, "w", "example.com/hold")
@@ -230,7 +230,7 @@ func TestTheEndOfTheLastPodIsNotWaitedForLonger(t *testing.T) {
 	grace := int64(300)
 	first, second := pod(corev1.PodRunning, &grace), pod(corev1.PodRunning, &grace)
 	second.Name = "second"
-	f := start(t, serving(pods, secrets), terminating(), first, second)
+	f := startSeeing(t, epoch, serving(pods, secrets), terminating(), first, second)
 	f.store.put(pods, first.Name, "example.com/hold")
 	f.Env.Run(t, f.namespaceController)
 	reconciled := func() uint64 { return f.loop.Inspect().Reconciled }
@@ -265,7 +265,7 @@ func TestTheEndOfTheLastPodIsNotWaitedForLonger(t *testing.T) {
 
 // Pins NS-68.
 func TestPodsThatTheCacheDoesNotShowAreLookedForAgain(t *testing.T) {
-	f := start(t, serving(pods), terminating())
+	f := startSeeing(t, epoch, serving(pods), terminating())
 	f.awaitPods(terminating())
 	f.Env.Run(t, f.namespaceController)
 	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
