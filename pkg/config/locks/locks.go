@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/registry"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -106,8 +107,8 @@ func GroupLease(e v1beta1.LeaderElection, g v1beta1.LeaseGroup) string {
 
 // All lists the locks that a process with this configuration contends for: the main one, the
 // migration lock, the groups in the order of the file. The migration lock is listed only if
-// an enabled controller runs under it: holding it without need would keep the other component
-// from working.
+// a controller runs under it: holding it without need would keep the other component from
+// working.
 func All(cfg *v1beta1.KubeControllerManagerConfiguration) []Lock {
 	names := []string{Main}
 	if ptr.Deref(cfg.LeaderElection.LeaderElect, true) {
@@ -125,8 +126,14 @@ func All(cfg *v1beta1.KubeControllerManagerConfiguration) []Lock {
 	}
 	assign(cfg, locks)
 	return slices.DeleteFunc(locks, func(l Lock) bool {
-		return l.Name == Migration && !slices.ContainsFunc(l.Controllers, cfg.ControllerEnabled)
+		return l.Name == Migration && !slices.ContainsFunc(l.Controllers, func(c string) bool { return runs(cfg, c) })
 	})
+}
+
+// runs reports whether a controller is enabled, and so is the feature gate that it needs.
+func runs(cfg *v1beta1.KubeControllerManagerConfiguration, controller string) bool {
+	gate := registry.Needs(controller)
+	return cfg.ControllerEnabled(controller) && (gate == "" || gates.Enabled(cfg, gate))
 }
 
 // assign gives each lock its controllers.

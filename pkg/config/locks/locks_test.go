@@ -32,6 +32,14 @@ func migrating(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	}
 }
 
+// migratingGated migrates one controller, which is enabled and needs a feature gate.
+func migratingGated(cfg *v1beta1.KubeControllerManagerConfiguration, gate bool) {
+	cfg.LeaderMigration.Enabled = ptr.To(true)
+	cfg.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{Name: "podgroup-protection-controller", Component: "*"}}
+	cfg.Controllers.PodGroupProtection.Enabled = ptr.To(true)
+	cfg.FeatureGates = map[string]bool{"GenericWorkload": gate}
+}
+
 // Pins MGR-89.
 func TestOf(t *testing.T) {
 	alone := func(cfg *v1beta1.KubeControllerManagerConfiguration) {
@@ -105,6 +113,12 @@ func TestLocks(t *testing.T) {
 			migrating(cfg)
 			cfg.Controllers.Namespace.Enabled, cfg.Controllers.Endpoints.Enabled = ptr.To(false), ptr.To(false)
 		}, []lockShape{main, batch, apps}},
+		{"MGR-250: what is migrated needs a feature gate that is off", func(cfg *v1beta1.KubeControllerManagerConfiguration) {
+			migratingGated(cfg, false)
+		}, []lockShape{main}},
+		{"MGR-250: what is migrated needs a feature gate that is on", func(cfg *v1beta1.KubeControllerManagerConfiguration) {
+			migratingGated(cfg, true)
+		}, []lockShape{main, migration}},
 		{"other names", func(cfg *v1beta1.KubeControllerManagerConfiguration) {
 			migrating(cfg)
 			cfg.LeaderElection.ResourceNamespace, cfg.LeaderElection.ResourceName, cfg.LeaderMigration.LeaderName = "ha", "kcm", "move"

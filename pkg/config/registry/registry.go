@@ -43,6 +43,16 @@ func ClusterScoped(name string) bool {
 	return slices.ContainsFunc(controllers, func(c Controller) bool { return c.Name == name && c.ClusterScoped })
 }
 
+// Needs returns the feature gate without which the controller of a canonical name does not run, empty if it needs none.
+func Needs(name string) string {
+	for _, c := range controllers {
+		if c.Name == name {
+			return c.Needs
+		}
+	}
+	return ""
+}
+
 // Gates returns the feature gates that some controller reads, sorted.
 func Gates() []string {
 	var all []string

@@ -53,6 +53,9 @@ type Claim struct {
 	Controllers []string
 }
 
+// isForeign reports whether somebody but self holds the lease.
+func (c Claim) isForeign(self string) bool { return c.Holder != "" && c.Holder != self }
+
 func (c Claim) covers(controller string) bool {
 	return c.All || slices.Contains(c.Controllers, controller)
 }

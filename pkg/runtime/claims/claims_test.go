@@ -125,7 +125,42 @@ func TestADurationIsBelievedUpToTheLongestThatAConfigurationMayHave(t *testing.T
 	}
 }
 
-// Leases that are gone are forgotten, those that one look does not concern are not.
+// The holder of a lease that was deleted may go on until it notices, so its claim counts for as long as it did: no
+// longer, and not that of this process, or of a lease that nobody held. Pins MGR-252.
+func TestADeletedLeaseCountsUntilItExpires(t *testing.T) {
+	start := time.Unix(1000, 0)
+	held := func(holder string) coordinationv1.Lease {
+		return lease(groupLease, "1", holder, Annotations(holder, []string{"job"}))
+	}
+	for _, test := range []struct {
+		name  string
+		lease coordinationv1.Lease
+		after time.Duration
+		want  []string
+	}{
+		{"another process", held("other"), 15*time.Second - 1, []string{"job"}},
+		{"another process, which would have renewed it by now", held("other"), 15 * time.Second, nil},
+		{"this process", held("self"), time.Second, nil},
+		{"nobody", held(""), time.Second, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := &Observer{}
+			o.Live([]coordinationv1.Lease{test.lease}, "self", mainLease, start)
+			var got []string
+			for range 2 { // however often it is looked for
+				got = nil
+				for _, claim := range o.Live(nil, "self", mainLease, start.Add(test.after)) {
+					got = append(got, claim.Controllers...)
+				}
+			}
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("claimed are %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// Leases that are gone are forgotten when they have expired, those that one look does not concern are not.
 func TestTheObserverForgetsLeasesThatAreGone(t *testing.T) {
 	o, start := &Observer{}, time.Unix(1000, 0)
 	main, group := lease(mainLease, "1", "other", nil), lease(groupLease, "1", "other", nil)
@@ -134,7 +169,7 @@ func TestTheObserverForgetsLeasesThatAreGone(t *testing.T) {
 	if len(o.since) != 2 {
 		t.Errorf("of two leases %d are remembered", len(o.since))
 	}
-	o.Live([]coordinationv1.Lease{group}, "self", mainLease, start)
+	o.Live([]coordinationv1.Lease{group}, "self", mainLease, start.Add(15*time.Second))
 	if _, known := o.since[groupLease]; len(o.since) != 1 || !known {
 		t.Errorf("remembered are %v, want the lease of the group", o.since)
 	}

@@ -21,7 +21,9 @@
 //     repeated.
 //  6. A holder is dead when the record of its lease has not changed for the duration
 //     recorded in it, an hour at most, counted from when this process first saw it so, or
-//     when it has no holder. Timestamps are ignored, because the clocks of machines differ.
+//     when it has no holder. Timestamps are ignored, because the clocks of machines differ. The
+//     holder of a lease that was deleted is not dead for that reason: it makes the lease again,
+//     with the next renewal, and goes on.
 //  7. A holder of the main lease without a claim is a process that does not support claims,
 //     and so runs every controller. It checks no claims, so it need not be there first: a
 //     process that sees it ends the terms of all its other leases, and stops what runs under

@@ -175,6 +175,39 @@ func TestClaimantsDoNotWaitForEachOtherForEver(t *testing.T) {
 	}
 }
 
+// A controller moves to another lease, and somebody deletes the one that it has left, as no file names it any more. The
+// process that has not read that file makes the lease again and goes on: the other one waits all the time.
+// Pins MGR-252.
+func TestALeaseIsDeletedWhileItsHolderRuns(t *testing.T) {
+	controllers, leases := []string{"a"}, leasesOf(2)
+	for from, to := range map[Lease]Lease{leases[0]: leases[1], leases[1]: leases[0]} {
+		before, after := file{"a": from}, file{"a": to}
+		w := newWorld(2, before, leases)
+		for n, l := range []Lease{from, to} {
+			w.procs[n].elect(l)
+			w.procs[n].inquire(l)
+			w.procs[n].inquire(l)
+		}
+		w.procs[1].load(after)
+		claims := func() {
+			for range 2 { // to ask, and to be answered
+				w.procs[1].elect(to)
+				w.procs[1].inquire(to)
+			}
+			w.check(t, controllers)
+		}
+		claims()
+		deleted := w.stored[from]
+		delete(w.stored, from)
+		w.now = w.now.Add(tick)
+		claims()
+		w.stored[from] = deleted // with the next renewal
+		w.procs[0].elect(from)
+		claims()
+		w.settle(t, controllers, after)
+	}
+}
+
 // advance makes the next move of a process that is to read a new file.
 func (p *proc) advance(next file) {
 	if !maps.Equal(p.file, next) {

@@ -22,16 +22,25 @@ type Observer struct {
 	since map[Lease]sighting
 }
 
-// sighting is the record of a lease and when it was first seen. Versions do not help: they
-// also change when others write something else, and a restored etcd uses them again.
+// sighting is the record of a lease and when it was first seen, and the claim that was seen last.
+// Versions do not help: they also change when others write something else, and a restored etcd
+// uses them again.
 type sighting struct {
 	record coordinationv1.LeaseSpec
 	at     time.Time
+	claim  Claim
+}
+
+// alive reports whether the record has changed recently enough that its holder may rely on it.
+func (s sighting) alive(now time.Time) bool {
+	duration := min(time.Duration(ptr.Deref(s.record.LeaseDurationSeconds, 0))*time.Second, longest)
+	return now.Sub(s.at) < duration
 }
 
 // Live records the leases that a read showed, and returns the claims of those that somebody
-// but self holds and keeps. It forgets leases that the read did not show. read is when it began,
-// main the lease of processes that do not support claims.
+// but self holds and keeps. The holder of a lease that the read does not show any more may not
+// have noticed yet that it was deleted: it counts until its record expires, and is forgotten then.
+// read is when the read began, main the lease of processes that do not support claims.
 func (o *Observer) Live(leases []coordinationv1.Lease, self string, main Lease, read time.Time) []Claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +52,12 @@ func (o *Observer) Live(leases []coordinationv1.Lease, self string, main Lease, 
 			live = append(live, claim)
 		}
 	}
-	maps.DeleteFunc(o.since, func(l Lease, _ sighting) bool { return !shown[l] })
+	maps.DeleteFunc(o.since, func(l Lease, s sighting) bool { return !shown[l] && !s.alive(read) })
+	for l, s := range o.since {
+		if !shown[l] && s.claim.isForeign(self) {
+			live = append(live, s.claim)
+		}
+	}
 	return live
 }
 
@@ -63,22 +77,22 @@ func (o *Observer) Stranger(main *coordinationv1.Lease, self string, now time.Ti
 
 // look records a lease, and returns its claim. alive is set if somebody but self holds and keeps it.
 func (o *Observer) look(l *coordinationv1.Lease, self string, main Lease, read time.Time) (claim Claim, alive bool) {
-	seen, claim := o.note(l, read), claimOf(l, main)
-	duration := min(time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second, longest)
-	return claim, claim.Holder != "" && claim.Holder != self && read.Sub(seen.at) < duration
+	claim = claimOf(l, main)
+	return claim, o.note(l, claim, read).alive(read) && claim.isForeign(self)
 }
 
 // note remembers a lease. Reads of several locks and events of a watch can overlap, so that
 // an older record is noted later, or one that is there is forgotten: that only makes the lease
 // look more recently renewed.
-func (o *Observer) note(l *coordinationv1.Lease, read time.Time) sighting {
+func (o *Observer) note(l *coordinationv1.Lease, claim Claim, read time.Time) sighting {
 	seen, known := o.since[leaseOf(l)]
 	if o.since == nil {
 		o.since = map[Lease]sighting{}
 	}
 	if !known || !equality.Semantic.DeepEqual(seen.record, l.Spec) {
 		seen = sighting{record: *l.Spec.DeepCopy(), at: read}
-		o.since[leaseOf(l)] = seen
 	}
+	seen.claim = claim
+	o.since[leaseOf(l)] = seen
 	return seen
 }

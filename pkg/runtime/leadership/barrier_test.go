@@ -36,6 +36,8 @@ type remembering struct {
 
 func (r remembering) Ledger() *takeover.Ledger { return r.ledger }
 
+func (remembering) FlushEvents() {}
+
 func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier {
 	return takeover.New(ctx, takeover.Options{Left: left, Began: began, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
 }

@@ -33,7 +33,6 @@ type electing struct {
 func (electing) Generation() uint64 { return 1 }
 func (electing) Acquire() error     { return nil }
 func (electing) Release()           {}
-func (electing) FlushEvents()       {}
 
 func (electing) Observer() *claims.Observer { return &claims.Observer{} }
 

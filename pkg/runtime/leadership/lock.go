@@ -217,15 +217,15 @@ func (k *Lock) valid() *election.Term {
 func (k *Lock) resign(ctx context.Context) error {
 	defer k.running.Wait()
 	defer k.cancel()
+	if k.valid() != nil {
+		// Events of controllers may only be written while the lock is held.
+		k.connection.FlushEvents()
+	}
 	if k.always != nil {
 		k.always.End(election.ErrReleased)
 	}
 	if k.elector == nil || !k.begun {
 		return nil
-	}
-	if k.valid() != nil {
-		// Events of controllers may only be written under the lease.
-		k.connection.FlushEvents()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

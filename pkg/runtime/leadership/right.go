@@ -47,6 +47,20 @@ func (k *Lock) undecided() bool {
 	return k.term == nil && k.elector != nil && !k.elector.State().Decided
 }
 
+// notHeld says why the lock is not held, as far as is known: there need not be another process that holds it.
+func (k *Lock) notHeld() string {
+	if k.elector == nil {
+		return "the lock is not held"
+	}
+	switch s := k.elector.Status(); {
+	case s.Holder != "" && s.Holder != s.Identity:
+		return "another process holds the lease"
+	case s.LastError != "":
+		return "the lease cannot be taken: " + s.LastError
+	}
+	return "the lease is not held"
+}
+
 func (k *Lock) right() Right {
 	switch {
 	case !k.begun:
@@ -58,7 +72,7 @@ func (k *Lock) right() Right {
 	case k.first && k.undecided():
 		return Right{Reason: "the lease is being read", Undecided: true}
 	case k.term == nil:
-		return Right{Reason: "another process holds the lease"}
+		return Right{Reason: k.notHeld()}
 	case k.elector == nil:
 		return Right{Term: k.number}
 	}
