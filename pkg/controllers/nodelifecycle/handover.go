@@ -30,19 +30,12 @@ type leftNode struct {
 	fastest        time.Duration
 	isTimed        bool
 	registered     bool
-	ready          corev1.ConditionStatus
 	unknownPending bool
 	mustMark       bool
 	eviction       eviction
 	// node is what a write returned at the time wrote, nil if the cache shows that.
 	node  *corev1.Node
 	wrote time.Time
-}
-
-// wasUnknown reports whether the conditions of the node were Unknown when it was handed over, and r is of the same
-// node, which has not been heard of since.
-func (l leftNode) wasUnknown(r *record) bool {
-	return l.uid == r.uid && l.ready == corev1.ConditionUnknown && l.heartbeat.Equal(&r.heartbeat)
 }
 
 type leftZone struct {
@@ -71,7 +64,6 @@ func (c *cluster) handOver() handover {
 			fastest:        r.fastest,
 			isTimed:        r.isTimed,
 			registered:     r.registered,
-			ready:          r.ready,
 			unknownPending: r.unknownPending,
 			mustMark:       r.markOrder != 0,
 			eviction:       r.eviction,
@@ -106,9 +98,9 @@ func (c *lifecycleController) begin(context.Context) error {
 }
 
 // begin adopts the state of a predecessor, if there was one. The event handlers have already received all nodes and
-// Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have to change. If the
-// conditions of a node were not Unknown when it was handed over, another process may have shown that, and not have come
-// to its pods.
+// Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have to change. Those of
+// nodes whose conditions are Unknown have to be marked even if the predecessor has done so: another process may have
+// shown that since, and not have come to them, and the cache of the predecessor may have lacked some.
 func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +112,7 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if r.ready == corev1.ConditionUnknown && (r.unknownPending || !left.nodes[name].wasUnknown(r)) {
+		if r.ready == corev1.ConditionUnknown {
 			r.unknownPending = false
 			c.mark(r)
 		}
