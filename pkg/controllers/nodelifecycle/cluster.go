@@ -63,7 +63,7 @@ func (c *cluster) show(node *corev1.Node, now time.Time) (toMark bool) {
 	if r == nil {
 		r = &record{name: node.Name, uid: node.UID, seen: now}
 		c.nodes[node.Name] = r
-		r.renew(c.lease(node.Name), now)
+		r.renew(c.cachedLease(r), now)
 		r.show(node, now)
 		return c.begun && c.came(r)
 	}
@@ -133,6 +133,7 @@ func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	if r == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(&r.renewed) {
 		return
 	}
+	r.isLeased = true
 	if late, ok := r.lateness(*lease.Spec.RenewTime, now); ok {
 		c.sight.sawLeases(now.Add(-late))
 	}

@@ -129,9 +129,9 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 // noteLeases notes the renewals of nodes that were shown before their Leases. They do not count as heartbeats:
 // nobody knows how old they are.
 func (c *cluster) noteLeases() {
-	for name, r := range c.nodes {
+	for _, r := range c.nodes {
 		if r.renewed.IsZero() {
-			r.renew(c.lease(name), r.seen)
+			r.renew(c.cachedLease(r), r.seen)
 		}
 	}
 }

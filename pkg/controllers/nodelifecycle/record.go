@@ -35,6 +35,7 @@ type record struct {
 	heartbeat    metav1.Time      // the last one in its Ready condition
 	renewed      metav1.MicroTime // the last renewal of its Lease, zero if there was none
 	leaseVersion string           // the resource version of that Lease
+	isLeased     bool             // whether the cache has shown the Lease
 	// fastest is the shortest time that a renewal took to be shown by the watch, by the clocks of the kubelet and of
 	// this process. It is valid if isTimed.
 	fastest time.Duration
