@@ -32,6 +32,7 @@ type leftNode struct {
 	registered     bool
 	unknownPending bool
 	mustMark       bool
+	came           bool
 	eviction       eviction
 	// node is what a write returned at the time wrote, nil if the cache shows that.
 	node  *corev1.Node
@@ -66,6 +67,7 @@ func (c *cluster) handOver() handover {
 			registered:     r.registered,
 			unknownPending: r.unknownPending,
 			mustMark:       r.markOrder != 0,
+			came:           r.came,
 			eviction:       r.eviction,
 		}
 		if !r.wrote.IsZero() {
@@ -138,12 +140,15 @@ func (c *cluster) noteLeases() {
 
 // takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the
 // lease, a pending taint is not added: the node may have sent a heartbeat, or have been tainted and untainted. Taints
-// are stripped as long as no zone has a ready node.
+// are stripped as long as no zone has a ready node. A node that the predecessor did not know has come since.
 func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.takeOver(left.sight)
 	c.passed = left.passed
 	c.gone = append(c.gone, left.gone...)
+	for _, r := range c.nodes {
+		r.came = true
+	}
 	for name, l := range left.nodes {
 		r := c.nodes[name]
 		if r == nil || r.uid != l.uid {
@@ -162,7 +167,7 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 
 // adopt continues with what the predecessor knew of a node.
 func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
-	r.registered = l.registered
+	r.registered, r.came = l.registered, l.came
 	if l.isTimed && (!r.isTimed || l.fastest < r.fastest) {
 		r.fastest, r.isTimed = l.fastest, true
 	}

@@ -49,7 +49,7 @@ type record struct {
 	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.
 	markOrder int
-	// came reports whether the node has come since the last pass, while the instance runs.
+	// came reports whether the node has come since the last pass, while the instance or its predecessor runs.
 	came     bool
 	eviction eviction
 }
