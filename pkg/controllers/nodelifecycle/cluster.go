@@ -89,10 +89,14 @@ func (c *cluster) came(r *record) (toMark bool) {
 }
 
 // update changes the state of a node. A node that changes its zone leaves the queue of the old one. Taints that are to
-// be stripped still are.
+// be stripped still are. The pods of a ready node that another process shows as silent have to be marked, too: that may
+// have ended before its write was executed.
 func (c *cluster) update(r *record, node *corev1.Node, now time.Time) (heartbeat bool) {
-	was := r.zone
+	was, wasReady := r.zone, r.ready == corev1.ConditionTrue
 	heartbeat = r.show(node, now)
+	if wasReady && r.ready == corev1.ConditionUnknown {
+		r.unknownPending = true
+	}
 	if r.zone != was && r.eviction != stripped {
 		c.settle(r, was)
 	}
