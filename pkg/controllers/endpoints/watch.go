@@ -44,8 +44,8 @@ func (c *endpointsController) deleted(e *corev1.Endpoints) {
 	}
 }
 
-// appeared queues Endpoints of ours whose Service is gone, and that were not there when the leftovers were queued: a list
-// lacked them, or a process that has ended created them late.
+// appeared queues Endpoints of ours whose Service is gone, and that were not there when the leftovers were queued: a
+// list lacked them, or a process that has ended created them late.
 func (c *endpointsController) appeared(lane reconcile.Lane, e *corev1.Endpoints) {
 	if !lane.IsBacklog() && e.Labels[managedByLabel] == managedBy && c.isLeftover(e) {
 		c.serviceQueue.AddAfter(reconcile.KeyOf(e), leftoverAfter)

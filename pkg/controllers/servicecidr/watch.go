@@ -15,8 +15,8 @@ import (
 const allocator = "ipallocator.k8s.io"
 
 // watch enqueues ServiceCIDRs. A new ServiceCIDR, or one with new ranges or that has got the finalizer, may release
-// others that overlap with it, so watch enqueues these too. An address event enqueues the ServiceCIDRs that contain the address and are
-// being deleted.
+// others that overlap with it, so watch enqueues these too. An address event enqueues the ServiceCIDRs that contain the
+// address and are being deleted.
 func (c *cidrController) watch(cidrs, addresses cache.SharedIndexInformer) {
 	watch.Objects(cidrs, watch.Funcs[*networkingv1.ServiceCIDR]{
 		Add:    c.addCIDR,
