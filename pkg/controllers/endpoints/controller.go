@@ -17,7 +17,8 @@
 //  5. A deleted Endpoints object of a Service is created again; other changes of it by somebody else stay
 //     until the next reconcile of the Service.
 //  6. At the start, all Endpoints without a Service are deleted, unless they carry a leader
-//     election record: their Service went while nobody watched.
+//     election record: their Service went while nobody watched. Those of ours that appear later
+//     without a Service are deleted after ten minutes.
 //  7. An instance inherits the memory of writes and of trigger times. The queues are not
 //     inherited: every Service is replayed anyway, which makes replayed pods redundant.
 //

@@ -52,6 +52,12 @@ func (m *model) run() {
 	m.Play(func() { m.Act(false) }, m.users)
 	m.Settle(outdatedFor+time.Minute, func() bool { return m.Act(true) })
 	m.check()
+	m.Settle(leftoverAfter, func() bool { return m.Act(true) })
+	for _, e := range simulation.All[*corev1.Endpoints](m.World) {
+		if _, ok := simulation.Get[*corev1.Service](m.World, "ns", e.Name); !ok {
+			m.t.Errorf("the Endpoints of Service %s, which is gone, stay", e.Name)
+		}
+	}
 }
 
 func (m *model) users() {
@@ -63,11 +69,6 @@ func (m *model) users() {
 }
 
 func (m *model) check() {
-	for _, e := range simulation.All[*corev1.Endpoints](m.World) {
-		if _, ok := simulation.Get[*corev1.Service](m.World, "ns", e.Name); !ok {
-			m.t.Errorf("the Endpoints of Service %s, which is gone, stay", e.Name)
-		}
-	}
 	for _, service := range simulation.All[*corev1.Service](m.World) {
 		if !podchanges.Selects(service) {
 			continue

@@ -45,7 +45,7 @@ func (b *bench) listed(t *testing.T) int {
 func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	funcs := b.c.endpointsFuncs()
-	if funcs.Add != nil || funcs.UpdateIf(testEndpoints(nil), testEndpoints(nil)) {
+	if funcs.UpdateIf(testEndpoints(nil), testEndpoints(nil)) {
 		t.Error("other changes are watched")
 	}
 	controllertest.Eventually(t, "the Service is queued", func() bool { return b.c.serviceLoop.Inspect().Backlog == 1 })
@@ -57,6 +57,47 @@ func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 {
 		t.Errorf("deleted with their Service: %+v, want no further key", s)
 	}
+}
+
+// Pins EP-81.
+func TestEndpointsThatAppearMayBeLeftovers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lane   reconcile.Lane
+		change func(*corev1.Endpoints)
+		queued bool
+	}{
+		"their Service is gone":           {reconcile.Fresh, named("left"), true},
+		"they have a Service":             {reconcile.Fresh, named("web"), false},
+		"they were there at the start":    {reconcile.Backlog, named("left"), false},
+		"EP-46: somebody else wrote them": {reconcile.Fresh, unmanaged("left"), false},
+		"EP-26: they are a lock": {reconcile.Fresh, func(e *corev1.Endpoints) {
+			e.Name, e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey] = "left", "{}"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService()).begin(t)
+			b.c.serviceQueue = b.Queued
+			b.c.endpointsFuncs().Add(tc.lane, testEndpoints(nil, tc.change))
+			want := time.Duration(0)
+			if tc.queued {
+				want = leftoverAfter
+			}
+			if delay := b.Queued.TakeDelay(types.NamespacedName{Namespace: "n", Name: "left"}); delay != want {
+				t.Errorf("queued after %v, want %v", delay, want)
+			}
+		})
+	}
+}
+
+// The list that filled the cache lacked Endpoints whose Service had gone before. Pins EP-81.
+func TestRunDeletesLeftoversThatAppear(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.run(t)
+	b.AwaitIdle(t)
+	b.Store(t, testEndpoints(nil, named("left")))
+	b.EventuallyAsTimePasses(t, "they are deleted", time.Minute, func() bool {
+		return slices.Contains(b.WriteVerbs(), "delete")
+	})
 }
 
 // Pins EP-10.
@@ -105,6 +146,14 @@ func named(name string) func(*corev1.Endpoints) {
 	return func(e *corev1.Endpoints) { e.Name = name }
 }
 
+// unmanaged are Endpoints that somebody else wrote.
+func unmanaged(name string) func(*corev1.Endpoints) {
+	return func(e *corev1.Endpoints) {
+		e.Name = name
+		delete(e.Labels, managedByLabel)
+	}
+}
+
 // Pins EP-26 and EP-46.
 func TestRunDeletesLeftovers(t *testing.T) {
 	lock := func(e *corev1.Endpoints) {
@@ -132,7 +181,7 @@ func TestSuccessorLooksForLeftoversOnce(t *testing.T) {
 	controllertest.Eventually(t, "the leftovers are deleted", func() bool {
 		return len(next.WriteVerbs()) == 1 && next.Idle()
 	})
-	next.Store(t, testEndpoints(nil, named("later")))
+	next.Store(t, testEndpoints(nil, unmanaged("later")))
 	controllertest.Eventually(t, "the cache shows another", func() bool {
 		_, err := next.c.endpoints.Endpoints("n").Get("later")
 		return err == nil

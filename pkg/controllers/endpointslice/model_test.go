@@ -70,7 +70,10 @@ func (m *model) run() {
 	m.check()
 }
 
-func (m *model) start(env controller.Env, _ any) simulation.Instance {
+func (m *model) start(env controller.Env, left any) simulation.Instance {
+	if left == nil && m.steady {
+		m.DropLate() // nobody knows of what an instance that was killed has sent
+	}
 	c := assemble(env, m.config)
 	services := simulation.NewQueue(m.World, func(ctx context.Context, key types.NamespacedName) error {
 		err := c.reconcile(ctx, key)

@@ -32,6 +32,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"kcmd.dev/pkg/controller"
@@ -83,9 +84,10 @@ type mirroringController struct {
 	endpoints corelisters.EndpointsLister
 	slices    index.EndpointSlices
 
-	written *slicewrites.Ledger
-	loop    *reconcile.Loop[types.NamespacedName]
-	queue   reconcile.Queue[types.NamespacedName] // the loop, except in tests
+	written  *slicewrites.Ledger
+	mirrored nameSet
+	loop     *reconcile.Loop[types.NamespacedName]
+	queue    reconcile.Queue[types.NamespacedName] // the loop, except in tests
 }
 
 func newController(env controller.Env, config config) (*mirroringController, error) {
@@ -100,6 +102,7 @@ func newController(env controller.Env, config config) (*mirroringController, err
 		slices:    index.NewEndpointSlices(slices.Informer()),
 		cached:    cachedSource(services.Lister(), endpoints.Lister()),
 		written:   slicewrites.New(managedBy, env.Clock, slices.Informer().GetStore(), env.Client.DiscoveryV1()),
+		mirrored:  nameSet{all: sets.New[types.NamespacedName]()},
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:      "endpoint_slice_mirroring",

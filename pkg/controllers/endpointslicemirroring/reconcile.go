@@ -57,6 +57,7 @@ func (c *mirroringController) mirror(
 	}
 	c.metrics.observe(plan)
 	c.metrics.totals.set(id, plan.totals(len(groups)))
+	c.mirrored.add(id)
 	return c.apply(ctx, endpoints, plan, slices)
 }
 

@@ -288,6 +288,34 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	}
 }
 
+// The cache of Endpoints shows that they were deleted, and not yet that they were created again. Pins EPM-66.
+func TestSuccessorWaitsForUnseenWritesForEndpointsThatWereGone(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
+	b.MustReconcile(t)
+	b.c.written.Wrote(sliceOf("unseen", oneAddress()))
+	b.Uncache(t, oneAddress())
+	unbegun := newBench(t, defaults)
+	unbegun.Succession.Leave(b.Succession.HandOver())
+	between := newBench(t, defaults)
+	between.c.queue = between.Queued
+	between.Succession.Leave(unbegun.Succession.HandOver())
+	between.begin(t)
+	between.Queued.Want(t, "backlog n/web") // they may be gone for good
+	next := newBench(t, defaults, testService(nil), oneAddress())
+	next.Succession.Leave(between.Succession.HandOver())
+	next.begin(t)
+	next.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, sliceOf("unseen", oneAddress()), nil
+	})
+	if err := next.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
+		t.Errorf("error is %v, want a stale cache", err)
+	}
+	between.MustReconcile(t)
+	if left := between.c.mirrored.list(); len(left) > 0 {
+		t.Errorf("%v are remembered after their slices are gone", left)
+	}
+}
+
 func TestRunThatNeverSyncsEnds(t *testing.T) {
 	b := newBench(t, defaults)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -114,6 +114,7 @@ func (c *mirroringController) cleanUp(
 	}
 	c.written.Forget(id)
 	c.metrics.totals.forget(id)
+	c.mirrored.forget(id)
 	var failed int
 	var first error
 	for _, slice := range slices {

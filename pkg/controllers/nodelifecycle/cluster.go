@@ -63,7 +63,7 @@ func (c *cluster) show(node *corev1.Node, now time.Time) (toMark bool) {
 	if r == nil {
 		r = &record{name: node.Name, uid: node.UID, seen: now}
 		c.nodes[node.Name] = r
-		r.renew(c.lease(node.Name), now)
+		r.renew(c.cachedLease(r), now)
 		r.show(node, now)
 		return c.begun && c.came(r)
 	}
@@ -89,10 +89,14 @@ func (c *cluster) came(r *record) (toMark bool) {
 }
 
 // update changes the state of a node. A node that changes its zone leaves the queue of the old one. Taints that are to
-// be stripped still are.
+// be stripped still are. The pods of a ready node that another process shows as silent have to be marked, too: that may
+// have ended before its write was executed.
 func (c *cluster) update(r *record, node *corev1.Node, now time.Time) (heartbeat bool) {
-	was := r.zone
+	was, wasReady := r.zone, r.ready == corev1.ConditionTrue
 	heartbeat = r.show(node, now)
+	if wasReady && r.ready == corev1.ConditionUnknown {
+		r.unknownPending = true
+	}
 	if r.zone != was && r.eviction != stripped {
 		c.settle(r, was)
 	}
@@ -133,6 +137,7 @@ func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	if r == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(&r.renewed) {
 		return
 	}
+	r.isLeased = true
 	if late, ok := r.lateness(*lease.Spec.RenewTime, now); ok {
 		c.sight.sawLeases(now.Add(-late))
 	}

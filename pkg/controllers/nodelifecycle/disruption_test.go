@@ -181,6 +181,40 @@ func TestAllZonesAreDownAndATaintedNodeComes(t *testing.T) {
 	}
 }
 
+// All zones went down while a list lacked a node that evicts its pods. Pins NLC-115.
+func TestAllZonesAreDownAndASuccessorFindsATaintedNode(t *testing.T) {
+	came := func() *corev1.Node {
+		return group("b", 3, ready(corev1.ConditionUnknown),
+			tainted(noSchedule(corev1.TaintNodeUnreachable), evicting(corev1.TaintNodeUnreachable)))[2].(*corev1.Node)
+	}
+	for name, tc := range map[string]struct {
+		others []runtime.Object
+		before bool // whether it came in the time of the predecessor, after its last pass
+		queued []string
+		want   string
+	}{
+		"no node is ready":                  {group("b", 2, ready(corev1.ConditionUnknown)), false, []string{"b02"}, ""},
+		"no node is ready, and it had come": {group("b", 2, ready(corev1.ConditionUnknown)), true, []string{"b02"}, ""},
+		"others are ready":                  {group("b", 2), false, nil, "b02"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, tc.others...)
+			w.pass(w.Context(), w.Context())
+			w.Env.Store(t, came())
+			if tc.before {
+				w.show(t, came())
+			}
+			w.succeed(t, settings, w.HandOver())
+			queue := &controllertest.Queue[string]{}
+			w.nodeQueue = queue
+			w.pass(w.Context(), w.Context())
+			queue.Want(t, tc.queued...)
+			reconciled(t, w, "b02")
+			w.wantEvicted(t, tc.want)
+		})
+	}
+}
+
 // Pins NLC-105. While all are down, a node joins that is ready, in a zone that there was not.
 func TestAllZonesAreDownAndAnotherComes(t *testing.T) {
 	objects := group("a", 4, ready(corev1.ConditionUnknown))

@@ -30,19 +30,13 @@ type leftNode struct {
 	fastest        time.Duration
 	isTimed        bool
 	registered     bool
-	ready          corev1.ConditionStatus
 	unknownPending bool
 	mustMark       bool
+	came           bool
 	eviction       eviction
 	// node is what a write returned at the time wrote, nil if the cache shows that.
 	node  *corev1.Node
 	wrote time.Time
-}
-
-// wasUnknown reports whether the conditions of the node were Unknown when it was handed over, and r is of the same
-// node, which has not been heard of since.
-func (l leftNode) wasUnknown(r *record) bool {
-	return l.uid == r.uid && l.ready == corev1.ConditionUnknown && l.heartbeat.Equal(&r.heartbeat)
 }
 
 type leftZone struct {
@@ -71,9 +65,9 @@ func (c *cluster) handOver() handover {
 			fastest:        r.fastest,
 			isTimed:        r.isTimed,
 			registered:     r.registered,
-			ready:          r.ready,
 			unknownPending: r.unknownPending,
 			mustMark:       r.markOrder != 0,
+			came:           r.came,
 			eviction:       r.eviction,
 		}
 		if !r.wrote.IsZero() {
@@ -106,9 +100,9 @@ func (c *lifecycleController) begin(context.Context) error {
 }
 
 // begin adopts the state of a predecessor, if there was one. The event handlers have already received all nodes and
-// Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have to change. If the
-// conditions of a node were not Unknown when it was handed over, another process may have shown that, and not have come
-// to its pods.
+// Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have to change. Those of
+// nodes whose conditions are Unknown have to be marked even if the predecessor has done so: another process may have
+// shown that since, and not have come to them, and the cache of the predecessor may have lacked some.
 func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +114,7 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if r.ready == corev1.ConditionUnknown && (r.unknownPending || !left.nodes[name].wasUnknown(r)) {
+		if r.ready == corev1.ConditionUnknown {
 			r.unknownPending = false
 			c.mark(r)
 		}
@@ -137,21 +131,24 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 // noteLeases notes the renewals of nodes that were shown before their Leases. They do not count as heartbeats:
 // nobody knows how old they are.
 func (c *cluster) noteLeases() {
-	for name, r := range c.nodes {
+	for _, r := range c.nodes {
 		if r.renewed.IsZero() {
-			r.renew(c.lease(name), r.seen)
+			r.renew(c.cachedLease(r), r.seen)
 		}
 	}
 }
 
 // takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the
 // lease, a pending taint is not added: the node may have sent a heartbeat, or have been tainted and untainted. Taints
-// are stripped as long as no zone has a ready node.
+// are stripped as long as no zone has a ready node. A node that the predecessor did not know has come since.
 func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.takeOver(left.sight)
 	c.passed = left.passed
 	c.gone = append(c.gone, left.gone...)
+	for _, r := range c.nodes {
+		r.came = true
+	}
 	for name, l := range left.nodes {
 		r := c.nodes[name]
 		if r == nil || r.uid != l.uid {
@@ -170,7 +167,7 @@ func (c *cluster) takeOver(left handover, now time.Time) {
 
 // adopt continues with what the predecessor knew of a node.
 func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
-	r.registered = l.registered
+	r.registered, r.came = l.registered, l.came
 	if l.isTimed && (!r.isTimed || l.fastest < r.fastest) {
 		r.fastest, r.isTimed = l.fastest, true
 	}

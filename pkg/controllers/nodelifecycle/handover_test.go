@@ -197,8 +197,9 @@ func TestASuccessorContinues(t *testing.T) {
 	})
 }
 
-// Another process may have had the lease in between, and have ended before it marked pods. Pins NLC-91.
-func TestPodsOfNodesThatFellSilentBetweenInstances(t *testing.T) {
+// Another process may have had the lease in between, and have ended before it marked pods, or the list that filled the
+// cache of the predecessor lacked a pod. Pins NLC-113.
+func TestPodsOfNodesThatAreSilentWhenAnInstanceBegins(t *testing.T) {
 	fell := func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, at.Add(time.Minute)) }
 	beat := func(n *corev1.Node) {
 		conditionOf(n, corev1.NodeReady).LastHeartbeatTime.Time = at.Add(30 * time.Second)
@@ -209,7 +210,7 @@ func TestPodsOfNodesThatFellSilentBetweenInstances(t *testing.T) {
 	}{
 		"it was ready":                          {func(*corev1.Node) {}, fell, true},
 		"it was not ready":                      {ready(corev1.ConditionFalse), fell, true},
-		"it was silent before":                  {fell, func(*corev1.Node) {}, false},
+		"it was silent before":                  {fell, func(*corev1.Node) {}, true},
 		"it was silent before, and between":     {fell, beat, true},
 		"it is another node of the name":        {fell, func(n *corev1.Node) { n.UID = "n-2" }, true},
 		"it is ready":                           {fell, ready(corev1.ConditionTrue), false},

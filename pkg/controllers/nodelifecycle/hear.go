@@ -115,13 +115,24 @@ func (c *cluster) isOpen(now time.Time) bool {
 	return c.sight.isOpen(now)
 }
 
+// cachedLease returns the cached Lease of a node, nil if there is none, and notes that the cache has shown it.
+func (c *cluster) cachedLease(r *record) *coordinationv1.Lease {
+	lease := c.lease(r.name)
+	r.isLeased = r.isLeased || lease != nil
+	return lease
+}
+
+// lacksLease reports whether the cache lacks a Lease that it has shown: the list that lacked it may have hidden a
+// renewal.
+func (c *cluster) lacksLease(r *record) bool { return r.isLeased && c.lease(r.name) == nil }
+
 // areSilent reports whether all these nodes had exceeded their grace period when the observed Leases were
-// last known to be current.
+// last known to be current. Nothing is known of a node whose Lease the cache lacks.
 func (c *cluster) areSilent(names []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		if r := c.nodes[name]; r != nil && !c.hadFallenSilent(r) {
+		if r := c.nodes[name]; r != nil && (!c.hadFallenSilent(r) || c.lacksLease(r)) {
 			return false
 		}
 	}
@@ -133,7 +144,7 @@ func (c *cluster) areSilent(names []string) bool {
 // Leases at once, and their events arrive later, in any order.
 func (c *cluster) hadFallenSilent(r *record) bool {
 	if r.seen.Before(c.sight.leases) {
-		r.renew(c.lease(r.name), c.sight.leases)
+		r.renew(c.cachedLease(r), c.sight.leases)
 	}
 	return c.hasFallenSilent(r, c.sight.leases)
 }

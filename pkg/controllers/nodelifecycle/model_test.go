@@ -28,6 +28,8 @@ type model struct {
 	*simulation.World
 	t      *testing.T
 	silent map[string]bool // by the name of the node
+	// unwell are the nodes whose kubelets report that they are not ready, wasUnwell those that ever were, by name.
+	unwell, wasUnwell map[string]bool
 	// skew is how far the clock of a kubelet is ahead.
 	skew map[string]time.Duration
 	// reported is when a kubelet reported last, and last before that, by the UID of the node.
@@ -43,6 +45,14 @@ func (m *model) names() (all []string) {
 		all = append(all, fmt.Sprint("a", i), fmt.Sprint("b", i))
 	}
 	return all
+}
+
+// reports returns what the kubelet of a node says about it.
+func (m *model) reports(name string) corev1.ConditionStatus {
+	if m.unwell[name] {
+		return corev1.ConditionFalse
+	}
+	return corev1.ConditionTrue
 }
 
 // register is what the kubelet of a node that does not exist does.
@@ -64,7 +74,7 @@ func (m *model) kubelets() bool {
 	did := false
 	for _, name := range m.names() {
 		n, ok := simulation.Get[*corev1.Node](m.World, "", name)
-		if m.silent[name] || ok && m.Clock.Since(m.reported[n.UID][0]) < renewPeriod && statusOf(n) == corev1.ConditionTrue {
+		if m.silent[name] || ok && m.Clock.Since(m.reported[n.UID][0]) < renewPeriod && statusOf(n) == m.reports(name) {
 			continue
 		}
 		if did = true; !ok {
@@ -88,8 +98,9 @@ func (m *model) report(n *corev1.Node) {
 		m.Create(lease(n.Name, "", now.Time))
 	}
 	m.Note("kubelet of %s reports", n.Name)
-	if statusOf(n) != corev1.ConditionTrue || m.OneIn(10) {
-		simulation.Change(m.World, n, ready(corev1.ConditionTrue), func(n *corev1.Node) {
+	m.wasUnready[n.UID] = m.wasUnready[n.UID] || m.unwell[n.Name]
+	if statusOf(n) != m.reports(n.Name) || m.OneIn(10) {
+		simulation.Change(m.World, n, ready(m.reports(n.Name)), func(n *corev1.Node) {
 			conditionOf(n, corev1.NodeReady).LastHeartbeatTime = metav1.NewTime(now.Truncate(time.Second))
 		})
 	}
@@ -101,11 +112,11 @@ func (m *model) report(n *corev1.Node) {
 	}
 }
 
-// user has nodes fall silent or come back, alone or with their zone, and be deleted.
+// user has nodes fall silent or come back, alone or with their zone, be not ready, and be deleted.
 func (m *model) user() {
 	names := m.names()
 	name := names[m.Rand.IntN(len(names))]
-	switch m.Rand.IntN(6) {
+	switch m.Rand.IntN(7) {
 	case 0, 1:
 		m.silent[name] = !m.silent[name]
 		m.Note("%s is silent: %v", name, m.silent[name])
@@ -126,6 +137,10 @@ func (m *model) user() {
 		}
 	case 5:
 		m.Clock.Step(renewPeriod)
+	case 6:
+		m.unwell[name] = !m.unwell[name]
+		m.wasUnwell[name] = true
+		m.Note("%s is ready: %v", name, !m.unwell[name])
 	}
 }
 
@@ -215,13 +230,14 @@ func (m *model) start(env controller.Env, _ any) simulation.Instance {
 	}
 }
 
-// TestWhateverHappensOnlySilentNodesAreUnknown has nodes and zones fall silent and come back, be deleted and registered
-// again, clocks of kubelets set, requests fail and the controller restarted, while the caches are behind or incomplete.
+// TestWhateverHappensOnlySilentNodesAreUnknown has nodes and zones fall silent and come back, be not ready, be deleted
+// and registered again, clocks of kubelets set, requests fail and the controller restarted, while the caches are behind
+// or incomplete.
 func TestWhateverHappensOnlySilentNodesAreUnknown(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{
-			World: w, t: t, silent: map[string]bool{}, skew: map[string]time.Duration{}, reported: map[types.UID][2]time.Time{},
-			wasUnready: map[types.UID]bool{},
+			World: w, t: t, silent: map[string]bool{}, unwell: map[string]bool{}, wasUnwell: map[string]bool{},
+			skew: map[string]time.Duration{}, reported: map[types.UID][2]time.Time{}, wasUnready: map[types.UID]bool{},
 		}).run()
 	})
 }
@@ -244,18 +260,24 @@ func (m *model) run() {
 		}
 	}
 	m.Settle(5*time.Minute, m.kubelets)
-	up, silentIn := false, map[string]int{}
-	for _, name := range m.names() {
-		if m.silent[name] {
-			silentIn[name[:1]]++
-		} else {
-			up = true
-		}
-	}
+	m.check()
+}
+
+func (m *model) check() {
+	up := slices.ContainsFunc(m.names(), func(name string) bool { return !m.silent[name] && !m.unwell[name] })
 	for _, n := range simulation.All[*corev1.Node](m.World) {
 		p, _ := simulation.Get[*corev1.Pod](m.World, "ns", n.Name)
+		// The pods of a node that was not ready stay as they are (NLC-39e).
 		isReady := pods.IsReady(p)
+		if m.wasUnwell[n.Name] {
+			isReady = !m.silent[n.Name]
+		}
 		switch {
+		case !m.silent[n.Name] && m.unwell[n.Name]:
+			isShown := statusOf(n) == corev1.ConditionFalse && hasTaint(n, noSchedule(corev1.TaintNodeNotReady))
+			if !isShown || hasTaint(n, unreachableTaint) || hasTaint(n, notReadyTaint) != up {
+				m.t.Errorf("%s is %s, tainted %v; others are ready: %v", n.Name, statusOf(n), n.Spec.Taints, up)
+			}
 		case !m.silent[n.Name]:
 			if statusOf(n) != corev1.ConditionTrue || len(n.Spec.Taints) > 0 || !isReady {
 				m.t.Errorf("%s is %s, tainted %v, its pod is ready: %v", n.Name, statusOf(n), n.Spec.Taints, isReady)

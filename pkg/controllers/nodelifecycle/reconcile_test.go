@@ -285,6 +285,33 @@ func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
 	w.WantRequests(t, "patch pods/status p", "patch pods/status p")
 }
 
+// The write of a process that has ended is executed late: nobody else marks the pods. Pins NLC-116.
+func TestPodsOfANodeThatAnotherProcessShowsAsSilentAreMarked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		was    corev1.ConditionStatus
+		change func(*corev1.Node)
+		events []string
+	}{
+		"it was ready": {corev1.ConditionTrue, func(*corev1.Node) {}, []string{
+			"Normal NodeNotReady Node n status is now: NodeNotReady", "Warning NodeNotReady Node is not ready",
+		}},
+		"it was ready, and its last heartbeat was not shown": {corev1.ConditionTrue, func(n *corev1.Node) {
+			conditionOf(n, corev1.NodeReady).LastHeartbeatTime.Time = at.Add(30 * time.Second)
+		}, []string{"Normal NodeNotReady Node n status is now: NodeNotReady", "Warning NodeNotReady Node is not ready"}},
+		"NLC-39e: its kubelet said that it was not ready": {corev1.ConditionFalse, func(*corev1.Node) {}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, node("n", ready(tc.was)), pod("p", "n"))
+			w.RecordedEvents()
+			w.show(t, node("n", ready(corev1.ConditionUnknown), tc.change))
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Fatal(err)
+			}
+			w.WantEvents(t, tc.events...)
+		})
+	}
+}
+
 // A list after a break of the watch lacks a silent node before all of its pods are marked. Pins NLC-110.
 func TestASilentNodeThatAListLackedHasItsPodsMarked(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -35,6 +35,7 @@ type record struct {
 	heartbeat    metav1.Time      // the last one in its Ready condition
 	renewed      metav1.MicroTime // the last renewal of its Lease, zero if there was none
 	leaseVersion string           // the resource version of that Lease
+	isLeased     bool             // whether the cache has shown the Lease
 	// fastest is the shortest time that a renewal took to be shown by the watch, by the clocks of the kubelet and of
 	// this process. It is valid if isTimed.
 	fastest time.Duration
@@ -48,7 +49,7 @@ type record struct {
 	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.
 	markOrder int
-	// came reports whether the node has come since the last pass, while the instance runs.
+	// came reports whether the node has come since the last pass, while the instance or its predecessor runs.
 	came     bool
 	eviction eviction
 }

@@ -141,6 +141,26 @@ func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
 	w.wantReady(t, "n", corev1.ConditionUnknown)
 }
 
+// A list after a break of the watch lacks a Lease, and with it the last renewal. Pins NLC-114.
+func TestALeaseThatTheCacheLacksIsRead(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("other"))
+	cached := lease("n", "2", w.Env.Clock.Now())
+	w.Cache(t, cached)
+	w.live(t, 10*time.Second)
+	w.fall("n")
+	w.live(t, 40*time.Second)
+	w.Env.Store(t, lease("n", "3", w.Env.Clock.Now()))
+	w.Uncache(t, cached)
+	for range 3 {
+		w.Env.Clock.Step(w.period)
+		w.renew("other")
+		w.work(t)
+	}
+	w.wantReady(t, "n", corev1.ConditionTrue)
+	w.live(t, 50*time.Second)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+}
+
 // A watch that was behind shows the oldest renewals first. Pins NLC-106.
 func TestTheFirstRenewalAfterABreakMayBeOld(t *testing.T) {
 	w := withoutLeases(t)

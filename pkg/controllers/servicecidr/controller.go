@@ -15,7 +15,7 @@
 //     live list is worthwhile.
 //  5. If two ServiceCIDRs are being deleted, only the one that was deleted first can rely on the
 //     other. If each relied on the other, the controller would release both and leave addresses
-//     without a range.
+//     without a range. None can rely on one that has no finalizer, which may be gone any moment.
 //  6. Addresses come and go with Services. While no ServiceCIDR is being deleted, an address event
 //     costs one comparison and enqueues nothing. So a failed reconcile is retried without limit: there
 //     may be no event that would make up for a lost key.

@@ -122,6 +122,9 @@ func TestEventsQueueWhatTheyMayChange(t *testing.T) {
 		"CIDR-46: a range that was recreated": {func(c *cidrController) {
 			c.updateCIDR(reconcile.Fresh, controllertest.Changed(is.DeepCopy(), func(cidr *networkingv1.ServiceCIDR) { cidr.UID = "another" }), is)
 		}, []string{"going", "is"}},
+		"CIDR-54: a range that has got the finalizer": {func(c *cidrController) {
+			c.updateCIDR(reconcile.Fresh, controllertest.Changed(is.DeepCopy(), func(cidr *networkingv1.ServiceCIDR) { cidr.Finalizers = nil }), is)
+		}, []string{"going", "is"}},
 		"a range that is gone":        {func(c *cidrController) { c.deleteCIDR(is) }, []string{"is"}},
 		"a new address":               {func(c *cidrController) { c.addAddress(reconcile.Fresh, metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
 		"an address of the cache":     {func(c *cidrController) { c.addAddress(reconcile.Backlog, metadataOf(allocatedAddress("192.168.0.7"))) }, nil},

@@ -130,6 +130,32 @@ func TestARangeThatWasDeletedEarlierIsNotReliedOn(t *testing.T) {
 	}
 }
 
+// Nothing keeps the other one while the request that releases this one is on its way. Pins CIDR-54.
+func TestARangeWithoutTheFinalizerIsNotReliedOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		deleted    bool
+		finalizers []string
+		released   bool
+	}{
+		"it has none yet":          {false, nil, false},
+		"it was let go, but stays": {true, []string{"example.com/hold"}, false},
+		"it has it among others":   {true, []string{"example.com/hold", string(finalizer)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := newCIDR("other", "192.168.0.0/16")
+			if other.Finalizers = test.finalizers; test.deleted {
+				deleted(other, 15*time.Second)
+			}
+			s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), 20*time.Second), other, allocatedAddress("192.168.0.7"))
+			must.Succeed(t, s.Reconcile())
+			released := slices.Contains(s.Requests(), "patch servicecidrs is")
+			if released != test.released {
+				t.Errorf("released: %v", released)
+			}
+		})
+	}
+}
+
 // While addresses are listed, the ServiceCIDR that has them too begins to go, relies on this one, and may be gone.
 // Pins CIDR-51.
 func TestARangeThatGoesMeanwhileIsNotReliedOn(t *testing.T) {

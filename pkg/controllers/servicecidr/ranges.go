@@ -17,13 +17,19 @@ import (
 type serviceRange struct {
 	name     string
 	prefixes []netip.Prefix
+	guarded  bool // whether it has the finalizer
 	deleting bool
 	since    metav1.Time // of its deletion
 }
 
 func rangeOf(cidr *networkingv1.ServiceCIDR) serviceRange {
-	isDeleting := cidr.DeletionTimestamp != nil
-	return serviceRange{cidr.Name, prefixesOf(cidr), isDeleting, ptr.Deref(cidr.DeletionTimestamp, metav1.Time{})}
+	return serviceRange{
+		name:     cidr.Name,
+		prefixes: prefixesOf(cidr),
+		guarded:  slices.Contains(cidr.Finalizers, string(finalizer)),
+		deleting: cidr.DeletionTimestamp != nil,
+		since:    ptr.Deref(cidr.DeletionTimestamp, metav1.Time{}),
+	}
 }
 
 func (r serviceRange) contains(address netip.Addr) bool {
@@ -31,14 +37,15 @@ func (r serviceRange) contains(address netip.Addr) bool {
 }
 
 // protects reports whether the addresses of another ServiceCIDR that is being deleted may rely on this
-// one. If both are being deleted, only the one that was deleted first may rely on the other, by name if both
+// one. That takes the finalizer: without it, this one is gone as soon as it is deleted, or another finalizer goes.
+// If both are being deleted, only the one that was deleted first may rely on the other, by name if both
 // were deleted in the same second: the request that releases it may be on its way for long, decided before the other
 // one was deleted.
 func (r serviceRange) protects(other serviceRange) bool {
-	if r.name == other.name || !r.deleting {
-		return r.name != other.name
+	if r.name == other.name || !r.guarded {
+		return false
 	}
-	return cmp.Or(r.since.Compare(other.since.Time), cmp.Compare(r.name, other.name)) > 0
+	return !r.deleting || cmp.Or(r.since.Compare(other.since.Time), cmp.Compare(r.name, other.name)) > 0
 }
 
 // protectorsOf returns the ServiceCIDRs that the addresses of r may rely on.

@@ -14,9 +14,9 @@ import (
 // allocator is the managed-by label of the addresses that API servers allocate.
 const allocator = "ipallocator.k8s.io"
 
-// watch enqueues ServiceCIDRs. A new ServiceCIDR, or one with new ranges, may release others that overlap
-// with it, so watch enqueues these too. An address event enqueues the ServiceCIDRs that contain the address and are
-// being deleted.
+// watch enqueues ServiceCIDRs. A new ServiceCIDR, or one with new ranges or that has got the finalizer, may release
+// others that overlap with it, so watch enqueues these too. An address event enqueues the ServiceCIDRs that contain the
+// address and are being deleted.
 func (c *cidrController) watch(cidrs, addresses cache.SharedIndexInformer) {
 	watch.Objects(cidrs, watch.Funcs[*networkingv1.ServiceCIDR]{
 		Add:    c.addCIDR,
@@ -39,8 +39,9 @@ func (c *cidrController) addCIDR(lane reconcile.Lane, cidr *networkingv1.Service
 }
 
 func (c *cidrController) updateCIDR(lane reconcile.Lane, old, cidr *networkingv1.ServiceCIDR) {
-	is := rangeOf(cidr)
-	if old.UID != cidr.UID || !slices.Equal(prefixesOf(old), is.prefixes) { // seen as one update if it was recreated
+	was, is := rangeOf(old), rangeOf(cidr)
+	isOther := old.UID != cidr.UID || !slices.Equal(was.prefixes, is.prefixes) // seen as one update if it was recreated
+	if isOther || is.guarded && !was.guarded {
 		c.addCIDR(lane, cidr)
 		return
 	}

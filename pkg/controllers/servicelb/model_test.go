@@ -37,6 +37,8 @@ type model struct {
 	strips bool
 	// had are the Services with a load balancer, unwanted those that did not want one at any time.
 	had, unwanted map[types.UID]bool
+	// late are the Services that were written after the library had given up on that.
+	late map[types.UID]bool
 	// steady is whether no calls are held, so that none comes late with former nodes, and no nodes may be missed.
 	steady bool
 	// called are the Services, by key, for whose load balancer this instance has set the nodes.
@@ -57,6 +59,7 @@ func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{
 			World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, left: map[types.UID]bool{},
+			late:   map[types.UID]bool{},
 			strips: w.OneIn(2), steady: w.OneIn(2),
 		}).run()
 	})
@@ -70,15 +73,23 @@ func (m *model) run() {
 	m.nodes()
 	m.users()
 	m.MayComeLate = simulation.AnyWrite
+	m.Validate = func(old, _ runtime.Object) error {
+		if s, ok := old.(*corev1.Service); ok && m.IsLateWrite() {
+			m.late[s.UID] = true
+		}
+		return nil
+	}
 	m.Begin()
 	m.Play(m.others, m.users)
 	m.Faulty = false
 	m.Settle(0, nil)
 	m.release()
-	for range 10 { // the longest pause between two attempts is five minutes
-		m.Pass(5 * time.Minute)
+	// The longest pause between two attempts is five minutes, after which a cache that is behind is believed, too.
+	for range 25 {
 		m.Drain()
+		m.Pass(2 * time.Minute)
 	}
+	m.Drain()
 	m.check()
 	m.runs.Stop()
 }
@@ -271,9 +282,10 @@ func (m *model) check() {
 			if len(ingress) != 1 || ingress[0].IP != fakecloud.BalancerIP || !servicehelpers.HasLBFinalizer(s) {
 				m.t.Errorf("%s has %v, %v", s.Name, ingress, s.Finalizers)
 			}
-		case s.Spec.LoadBalancerClass != nil && m.starts > 1:
-			// An earlier instance may have made a load balancer before it saw the class. The finalizer may also be that of
-			// the other controller, so none of it is touched before the Service is deleted (SLB-23).
+		case s.Spec.LoadBalancerClass != nil && (m.starts > 1 || m.late[s.UID]):
+			// An earlier instance may have made a load balancer before it saw the class, or the finalizer may have come when
+			// there was one. It may also be that of the other controller, so none of it is touched before the Service is
+			// deleted (SLB-23).
 			isLeft = isLeft || servicehelpers.HasLBFinalizer(s)
 		case len(s.Finalizers) > 0 || len(ingress) > 0:
 			m.t.Errorf("%s, which wants no load balancer, has %v, %v", s.Name, ingress, s.Finalizers)
