@@ -22,6 +22,8 @@ type model struct {
 	*simulation.World
 	// most is the largest number of pods that was ever wanted.
 	most int32
+	// faulty is set once requests have failed, or may have: they may be carried out when nothing fails any more.
+	faulty bool
 }
 
 func (m *model) owner() (*appsv1.ReplicaSet, bool) {
@@ -98,8 +100,9 @@ func (m *model) run(t *testing.T) {
 	m.MayBeLossy(2)
 	lossy := m.Lossy != nil
 	m.Admit = func(o runtime.Object) {
+		m.faulty = m.faulty || m.Faulty
 		pod, ok := o.(*corev1.Pod)
-		if !ok || m.Faulty || lossy || metav1.GetControllerOf(pod) == nil {
+		if !ok || m.faulty || lossy || metav1.GetControllerOf(pod) == nil {
 			return
 		}
 		active := int32(1)
