@@ -128,8 +128,8 @@ func (m *model) admit(o runtime.Object) {
 	}
 }
 
-// isHidden reports whether the controller cannot know of a VolumeAttachment. The storage refuses to attach its volume to
-// another node meanwhile.
+// isHidden reports whether the controller cannot know of a VolumeAttachment. The storage refuses to attach its volume
+// to another node meanwhile.
 func (m *model) isHidden(va *storagev1.VolumeAttachment) bool {
 	return m.hidden[va.UID] && m.c.world.links[place{volumeName(handleOf(va)), va.Spec.NodeName}] == nil
 }

@@ -25,8 +25,8 @@ const LateWithin = time.Minute + 5*time.Second
 const statusClientClosedRequest = 499
 
 // IsRefusal reports whether an error of a write says that it has not been executed. A timeout and an
-// error inside the API server do not say so, nor does one of the connection, except if there was none, nor a proxy that
-// gives up on the API server.
+// error inside the API server do not say so, nor does a proxy that gives up, nor an error of the connection, except if
+// there was none.
 // It judges the last attempt: client-go itself repeats requests that were answered with 5xx and Retry-After,
 // for example while etcd cannot be reached.
 func IsRefusal(err error) bool {
