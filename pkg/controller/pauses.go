@@ -94,6 +94,9 @@ func PausedIn(err error) []string {
 	return slices.Compact(all)
 }
 
+// IsPaused reports whether something failed because of a pause, whatever else the causes are.
+func IsPaused(err error) bool { return len(PausedIn(err)) > 0 }
+
 // collectPauses walks the tree of wrapped and joined errors.
 func collectPauses(err error, to *[]string) {
 	if pause, ok := err.(*PausedError); ok { //nolint:errorlint // the tree is walked here

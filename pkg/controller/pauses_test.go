@@ -51,5 +51,8 @@ func TestPausedIn(t *testing.T) {
 		if got := PausedIn(test.err); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.err, got, test.want)
 		}
+		if got, want := IsPaused(test.err), len(test.want) > 0; got != want {
+			t.Errorf("%v: paused: %t, want %t", test.err, got, want)
+		}
 	}
 }

@@ -54,7 +54,7 @@
 // The caches (scopes.go, informer.go, registration.go):
 //
 //  8. Informers that the controller requests show what is stored, each with a delay of its own. They are filled at once,
-//     except for those of AnyFor, and those of typed objects if the World is Late.
+//     except for those of AnyFor, and those of typed objects if the World is Late. Stall has one show nothing for long.
 //
 // The others (objects.go and a file for each):
 //

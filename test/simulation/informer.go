@@ -227,6 +227,33 @@ func (w *World) Relist(object runtime.Object) {
 	}
 }
 
+// stallSteps is in how many steps time passes while a cache is stalled.
+const stallSteps = 20
+
+// Stall has the cache of the kind of an object show nothing for a time, as while its watch fails. Everything else goes
+// on. It does nothing while a key is being reconciled.
+func (w *World) Stall(object runtime.Object, d time.Duration) {
+	if w.working != nil {
+		return
+	}
+	resource, _ := kindOf(object)
+	w.log("the cache of %s is stalled", resource.Resource)
+	for range stallSteps {
+		for _, i := range w.sorted() {
+			for i.resource != resource && i.isBehind() {
+				i.deliver()
+			}
+			for len(i.pending) > 0 {
+				i.notify()
+			}
+		}
+		w.work()
+		w.Clock.Step(d / stallSteps)
+		w.rest()
+	}
+	w.log("the cache of %s goes on", resource.Resource)
+}
+
 // SyncHandlers runs the handlers until they have seen all that the caches show, for a controller that waits for its
 // caches before it begins.
 func (w *World) SyncHandlers() {

@@ -2,8 +2,10 @@ package simulation
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -20,5 +22,21 @@ func TestASyncedHandlerHasSeenTheCache(t *testing.T) {
 	}
 	if w.SyncHandlers(); len(seen) != 1 {
 		t.Errorf("seen %v", seen)
+	}
+}
+
+func TestAStalledCache(t *testing.T) {
+	w := New(t, 1)
+	of := w.Env.Env.Informers.Core().V1()
+	pods, nodes := of.Pods().Informer().GetStore(), of.Nodes().Informer().GetStore()
+	w.Create(newPod("p"))
+	w.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	began := w.Clock.Now()
+	w.Stall(&corev1.Pod{}, time.Hour)
+	if len(pods.List()) != 0 || len(nodes.List()) != 1 || w.Clock.Since(began) != time.Hour {
+		t.Errorf("after %v %d pods and %d nodes are shown", w.Clock.Since(began), len(pods.List()), len(nodes.List()))
+	}
+	if w.Drain(); len(pods.List()) != 1 {
+		t.Errorf("then %d pods are shown", len(pods.List()))
 	}
 }

@@ -44,7 +44,7 @@ func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *v
 	matching := v.matching(key)
 	switch judgeAttach(l.state, matching != nil && matching.running, len(holders) > 0) {
 	case keep:
-		l.unwantedSince = time.Time{}
+		l.unwantedSince, l.usedUnseen = time.Time{}, false
 		c.addToReport(l)
 		c.enqueueUnreported(l, v)
 	case reportMultiAttach:

@@ -40,6 +40,11 @@ func (c *attachDetachController) confirm(ctx context.Context, at place, why forc
 			return err
 		}
 	}
+	if ask.users {
+		if err := c.confirmWaited(at); err != nil {
+			return err
+		}
+	}
 	if ask.node {
 		if err := c.confirmNode(ctx, at, why); err != nil {
 			return err

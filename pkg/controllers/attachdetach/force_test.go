@@ -165,13 +165,21 @@ func TestTheTimeForcesNoVolumeFromAPodThatRuns(t *testing.T) {
 		s.is("v@a wanted attached listed", "w@a wanted attached listed")
 		s.shows("a", "v", "w")
 	})
-	t.Run("it is deleted later", func(t *testing.T) {
-		s := begin(t, first)
-		s.pass(soon)
-		s.Remove(t, first)
-		s.pass(time.Minute)
-		s.is("w@a wanted attached listed")
-	})
+	for name, then := range map[string]func(*stage){
+		"ATT-104: it is deleted later":            func(*stage) {},
+		"ATT-104: it is deleted before a restart": (*stage).restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, first)
+			s.pass(soon)
+			s.Remove(t, first)
+			then(s)
+			s.pass(maxWait)
+			s.is("v@a attached listed", "w@a wanted attached listed")
+			s.pass(time.Minute)
+			s.is("w@a wanted attached listed")
+		})
+	}
 	t.Run("it wants another volume", func(t *testing.T) {
 		s := begin(t, first, second)
 		s.Remove(t, first)

@@ -32,6 +32,7 @@ type leftLink struct {
 	multiAttach   bool
 	seen          bool
 	late          time.Time
+	usedUnseen    bool
 }
 
 // HandOver implements controller.HandsOver: without it the wait for nodes would begin again, failed
@@ -44,7 +45,7 @@ func (c *attachDetachController) HandOver() handover {
 		v := c.world.volumes[at.volume]
 		left.links[at] = leftLink{
 			l.state, v.known, v.devicePath, c.world.nodes[at.node].inUse[at.volume],
-			l.unwantedSince, l.deleted, l.multiAttach, l.seen, l.late,
+			l.unwantedSince, l.deleted, l.multiAttach, l.seen, l.late, l.usedUnseen,
 		}
 	}
 	for name, v := range c.world.volumes {
@@ -118,7 +119,7 @@ func (c *attachDetachController) takeOverLink(at place, was leftLink) {
 		delete(n.inUse, at.volume)
 	}
 	if !l.isWanted() {
-		l.unwantedSince = was.unwantedSince
+		l.unwantedSince, l.usedUnseen = was.unwantedSince, was.usedUnseen
 	}
 	l.multiAttach = was.multiAttach && l.isWanted()
 }

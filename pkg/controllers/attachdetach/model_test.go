@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
@@ -56,6 +57,9 @@ type model struct {
 	disturbed map[string]bool
 	// requested are VolumeAttachments that the controller has deleted.
 	requested map[types.UID]bool
+	// hidden are VolumeAttachments that an instance could not know of when it began: the lists lacked them, and the nodes
+	// that report their volumes.
+	hidden map[types.UID]bool
 	// optional is set once the driver has required no attach. What is not wanted then may be detached by force.
 	optional bool
 }
@@ -118,9 +122,27 @@ func (m *model) admit(o runtime.Object) {
 	for _, name := range modelNodes {
 		other, attached := m.attachmentOf(handle, name)
 		n, exists := m.nodeOf(name)
-		if attached && exists && other.Status.Attached && other.DeletionTimestamp == nil && lists(n, handle) {
+		if attached && exists && other.Status.Attached && other.DeletionTimestamp == nil && lists(n, handle) && !m.isHidden(other) {
 			m.fail("%s is to be attached to %s while %s has it", handle, va.Spec.NodeName, name)
 		}
+	}
+}
+
+// isHidden reports whether the controller cannot know of a VolumeAttachment. The storage refuses to attach its volume
+// to another node meanwhile.
+func (m *model) isHidden(va *storagev1.VolumeAttachment) bool {
+	return m.hidden[va.UID] && m.c.world.links[place{volumeName(handleOf(va)), va.Spec.NodeName}] == nil
+}
+
+// hide finds out which VolumeAttachments an instance that begins cannot know of.
+func (m *model) hide(from *attachDetachController) {
+	clear(m.hidden)
+	for _, va := range simulation.All[*storagev1.VolumeAttachment](m.World) {
+		_, isShown, err := reconcile.Found(from.attachments.Get(va.Name))
+		must.Succeed(m.t, err)
+		n, _, err := reconcile.Found(from.nodes.Get(va.Spec.NodeName))
+		must.Succeed(m.t, err)
+		m.hidden[va.UID] = !isShown && (n == nil || !lists(n, handleOf(va)))
 	}
 }
 
@@ -237,6 +259,7 @@ func (m *model) begin(env controller.Env, left any) simulation.Instance {
 	passes := simulation.NewPasses(m.World, time.Minute, time.Minute, func(ctx context.Context) { c.verify(ctx, ctx) })
 	retries := simulation.NewPasses(m.World, retryPeriod, retryPeriod, func(ctx context.Context) { c.retry(ctx, ctx) })
 	must.Succeed(m.t, c.begin(m.Context()))
+	m.hide(c)
 	m.c = c
 	places.AnyOrder, nodes.AnyOrder, pods.AnyOrder, claims.AnyOrder = true, true, true, true
 	return simulation.Instance{
@@ -272,7 +295,7 @@ func TestWhateverHappensNoVolumeIsTakenAway(t *testing.T) {
 		m := &model{
 			World: w, t: t, flexDirectory: t.TempDir(), machines: map[string]*machine{}, stored: map[string]map[string]bool{},
 			wanted: map[place]time.Time{}, excused: map[types.UID]bool{}, requested: map[types.UID]bool{},
-			disturbed: map[string]bool{},
+			disturbed: map[string]bool{}, hidden: map[types.UID]bool{},
 		}
 		m.run()
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,32 @@ func (c *attachDetachController) confirmPods(ctx context.Context, at place, all 
 			return nil // no volume is wanted there, whatever its pods say
 		}
 	}
+	c.noteUnseen(at, wanted)
 	return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
+}
+
+// noteUnseen records that the volume is used after all if one of these uses, which were just read, is not known.
+func (c *attachDetachController) noteUnseen(at place, uses []use) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.world.links[at]
+	isUnseen := func(u use) bool { return u.volume == at.volume && l.pods[u.pod.UID] != u.pod }
+	if l != nil && slices.ContainsFunc(uses, isUnseen) {
+		l.usedUnseen = true
+	}
+}
+
+// confirmWaited returns an unconfirmed error if the last answer was that a pod uses the volume that the caches do not
+// show. That pod is gone by now, and the node is waited for from now on.
+func (c *attachDetachController) confirmWaited(at place) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.world.links[at]
+	if l == nil || !l.usedUnseen {
+		return nil
+	}
+	l.unwantedSince, l.usedUnseen = c.Clock.Now(), false
+	return unconfirmed{fmt.Errorf("volume %q was wanted on node %q by a pod that the caches have not shown", at.volume, at.node)}
 }
 
 // unseen returns the first of these uses, of all volumes or of the one, that is not known, and whether the node is

@@ -43,6 +43,9 @@ type link struct {
 	// unwantedSince is when the volume was first found to be attached although nobody wants it; zero if that is
 	// not so.
 	unwantedSince time.Time
+	// usedUnseen is set while unwantedSince does not count: a live list has shown a pod that wants the volume there, and
+	// that the caches do not show.
+	usedUnseen bool
 	// deleted is the UID of the VolumeAttachment whose deletion was requested. That one is never
 	// taken for an attachment again, not even while the cache does not show the deletion.
 	deleted types.UID
@@ -268,7 +271,7 @@ func (w *world) learn(v *volume, what identified) {
 
 // markDetached records that a volume is not attached to a node.
 func (w *world) markDetached(l *link) {
-	l.state, l.listed, l.unwantedSince, l.deleted = detached, false, time.Time{}, ""
+	l.state, l.listed, l.unwantedSince, l.usedUnseen, l.deleted = detached, false, time.Time{}, false, ""
 	delete(w.doubtful, l.place)
 	w.recount(l)
 	w.tidy(l)

@@ -83,7 +83,7 @@ func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) (fou
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case apierrors.IsConflict(err), len(controller.PausedIn(err)) > 0: // until a pause ends, the pod is shown as ready
+	case apierrors.IsConflict(err), controller.IsPaused(err): // until a pause ends, the pod is shown as ready
 		return true, fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
 	c.Record(podNotReady(pod))

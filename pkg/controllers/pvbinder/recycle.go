@@ -129,7 +129,7 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 	switch {
 	case errors.Is(err, errHandedOver):
 		return
-	case isPaused(err):
+	case controller.IsPaused(err): // in the namespace of the pods, which says nothing about the volume
 		logger.V(3).Info("A volume is not emptied now", "err", err)
 		return
 	case errors.Is(err, errNotNeeded):
@@ -144,10 +144,6 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 		logger.V(3).Info("A volume that was emptied could not be unbound, and is emptied again", "err", err)
 	}
 }
-
-// isPaused reports whether a write was refused because the controller is paused in the namespace of the pods. That says
-// nothing about the volume.
-func isPaused(err error) bool { return len(controller.PausedIn(err)) > 0 }
 
 // failRecycle marks a volume as Failed.
 func (c *binderController) failRecycle(ctx context.Context, v *corev1.PersistentVolume, message string) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -49,7 +50,7 @@ func (c *binderController) runRecycler(
 		return err
 	}
 	deleted := c.deletePod(working, started, nil)
-	if isPaused(deleted) || deleted != nil && working.Err() != nil {
+	if controller.IsPaused(deleted) || deleted != nil && working.Err() != nil {
 		return errHandedOver // the next pass, or the successor, finds the pod, which has ended
 	}
 	if deleted == nil { // else the next pass has to know of it, above all if the volume is not to be emptied any more

@@ -31,7 +31,7 @@ type model struct {
 	gone *corev1.Pod
 	// lossy is set if lists may lack objects.
 	lossy bool
-	// late are the names of the claims that were created after their sender had given up on them.
+	// late are the names of claims that were created after the controller had given up on them.
 	late map[string]bool
 }
 
@@ -61,19 +61,16 @@ func (m *model) claim(name string) (*resourcev1.ResourceClaim, bool) {
 }
 
 // admit fails the test if a claim is generated beside another one for the same entry. That may happen if a list lacks
-// the other one, or if one of them is created later than settling after it was sent: it goes with its owner.
+// the other one, or if one of them was created later than the controller waits for it: the surplus goes with its owner.
 func (m *model) admit(o runtime.Object) {
 	created, ok := o.(*resourcev1.ResourceClaim)
 	if !ok || m.lossy || metav1.GetControllerOf(created) == nil {
 		return
 	}
-	if m.IsLateWrite() {
-		m.late[created.Name] = true
-		return
-	}
+	m.late[created.Name] = m.IsLateWrite()
 	entryOf := func(c *resourcev1.ResourceClaim) string { return c.Annotations[resourcev1.PodResourceClaimAnnotation] }
 	for _, other := range m.claimsOf(metav1.GetControllerOf(created).UID) {
-		if entryOf(other) == entryOf(created) && !m.late[other.Name] {
+		if entryOf(other) == entryOf(created) && !m.late[created.Name] && !m.late[other.Name] {
 			m.t.Errorf("%s is generated beside %s", created.Name, other.Name)
 		}
 	}

@@ -31,7 +31,7 @@ func TestAReferenceThatStaysIsNotForgotten(t *testing.T) {
 			refuse(env, "update", "serviceaccounts", tc.refusal)
 			k := secretKey(secret("s", "u1"))
 			c.known.add(k)
-			if err := c.reconcile(env.Context(), k); len(controller.PausedIn(err)) > 0 != tc.held {
+			if err := c.reconcile(env.Context(), k); controller.IsPaused(err) != tc.held {
 				t.Errorf("reconcile = %v, want to be held: %v", err, tc.held)
 			}
 			if diff := cmp.Diff(handover{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(handover{}, key{})); diff != "" {

@@ -117,7 +117,7 @@ func unlessRefused(e, stored *corev1.Event, err error) (*corev1.Event, error) {
 	switch {
 	case errors.Is(err, clients.ErrFenced):
 		because = "the process does not hold the lease"
-	case len(controller.PausedIn(err)) > 0:
+	case controller.IsPaused(err):
 		because = "the controller is paused in its namespace"
 	default:
 		return stored, err

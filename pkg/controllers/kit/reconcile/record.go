@@ -58,7 +58,7 @@ func (r *record[K]) end(key K, err error, dropped bool) {
 	if err == nil {
 		delete(r.failing, key)
 	}
-	if err == nil || !dropped && (IsExpected(err) || len(controller.PausedIn(err)) > 0 || isStop(err)) {
+	if err == nil || !dropped && (IsExpected(err) || controller.IsPaused(err) || isStop(err)) {
 		return
 	}
 	r.status.Failed++

@@ -21,8 +21,12 @@ import (
 // which a collection is deleted: what would be harmed waits.
 const LateWithin = time.Minute + 5*time.Second
 
+// statusClientClosedRequest is what some proxies answer when a connection ends before there is a response.
+const statusClientClosedRequest = 499
+
 // IsRefusal reports whether an error of a write says that it has not been executed. A timeout and an
-// error inside the API server do not say so, nor does one of the connection, except if there was none.
+// error inside the API server do not say so, nor does a proxy that gives up, nor an error of the connection, except if
+// there was none.
 // It judges the last attempt: client-go itself repeats requests that were answered with 5xx and Retry-After,
 // for example while etcd cannot be reached.
 func IsRefusal(err error) bool {
@@ -44,7 +48,8 @@ func IsRefusal(err error) bool {
 		return false
 	}
 	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusRequestTimeout && code != statusClientClosedRequest
 }
 
 // MayHaveCreated reports whether a create that returned an error may have been executed nevertheless. Unlike

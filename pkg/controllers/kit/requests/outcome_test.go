@@ -36,6 +36,7 @@ func TestRefusals(t *testing.T) {
 		"too many deletions":        {fmt.Errorf("deleting: %w", &controller.StoppedError{}), true},
 		"the request timed out":     {answer(http.StatusRequestTimeout), false},
 		"the server timed out":      {answer(http.StatusGatewayTimeout), false},
+		"WL-122: a proxy gave up":   {answer(499), false},
 		"the server failed":         {answer(http.StatusInternalServerError), false},
 		"nobody listens":            {fmt.Errorf("deleting: %w", syscall.ECONNREFUSED), true},
 		"there was no connection":   {&url.Error{Op: "Delete", Err: &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}}, true},
@@ -76,6 +77,7 @@ func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
 		"the gateway failed":        {answer(http.StatusBadGateway), true},
 		"the gateway timed out":     {answer(http.StatusGatewayTimeout), true},
 		"the connection was closed": {io.ErrUnexpectedEOF, true},
+		"WL-122: a proxy gave up":   {answer(499), true},
 	} {
 		if got := MayHaveCreated(test.err); got != test.want {
 			t.Errorf("%s: %t", name, got)

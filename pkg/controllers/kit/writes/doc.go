@@ -17,8 +17,10 @@
 //     timestamp. So an object that loses its owner reference, a missed event or a replaced
 //     instance never leaves an expectation that cannot be met.
 //  3. A record belongs to the UID of the owner. A recreated owner starts without one.
-//  4. A write that is not visible after 5 minutes is given up: the cache will never show it. Records
-//     of owners that are not looked up any more are dropped some time later, when others are added.
+//  4. Settled gives up a write that is not visible after 5 minutes. Fresh does not: a store that says
+//     that it is older is one whose watch is behind or fails, and it does not show what was created
+//     either. Records of owners that are not looked up any more are dropped some time later, when
+//     others are added.
 //  5. A store that does not report its version, or one that cannot be compared, counts as
 //     new enough. Versions of different resources are never compared.
 //  6. A store that shows a lower version than before belongs to a cluster that was restored

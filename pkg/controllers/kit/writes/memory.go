@@ -15,8 +15,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
-// Timeout is how long the memory waits for a write that the cache never shows, and how long an
-// owner is put on hold. It starts with the last write for the owner.
+// Timeout is how long Settled waits for a write that the cache never shows, and how long an owner is put on hold. It
+// starts with the last write for the owner.
 const Timeout = 5 * time.Minute
 
 // Store is the part of an informer's store that the memory uses.
@@ -276,12 +276,12 @@ func (m *Memory) sweep() {
 		return
 	}
 	now := m.clock.Now()
-	maps.DeleteFunc(m.owners, func(_ types.NamespacedName, r *record) bool { return r.hasExpired(now) })
+	maps.DeleteFunc(m.owners, func(_ types.NamespacedName, r *record) bool { return m.hasExpired(r, now) })
 	m.added, m.sweepAfter = 0, max(minSweep, len(m.owners))
 }
 
-// hasExpired reports whether nothing in a record is valid any more, whatever the stores show.
-func (r *record) hasExpired(now time.Time) bool {
+// hasExpired reports whether nothing in a record is valid any more, whatever the stores show of what is not a version.
+func (m *Memory) hasExpired(r *record, now time.Time) bool {
 	for _, until := range r.Deletions {
 		if now.Before(until) {
 			return false
@@ -291,7 +291,8 @@ func (r *record) hasExpired(now time.Time) bool {
 	if r.Attempted != "" {
 		uncertain = uncertain.Add(Timeout)
 	}
-	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && !now.Before(uncertain) && r.Status.latest().IsZero()
+	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && !now.Before(uncertain) && r.Status.latest().IsZero() &&
+		m.stale(r) == nil
 }
 
 // known returns the record of an owner, nil if there is none. That of an earlier owner of

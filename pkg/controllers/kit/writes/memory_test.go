@@ -164,10 +164,23 @@ func TestAWriteIsWaitedForForFiveMinutes(t *testing.T) {
 	f.Wrote(owner, podResource, "10")
 	f.clock.Step(Timeout - time.Millisecond)
 	f.wantSettled(t, false, time.Millisecond)
-	f.wantFresh(t, "read version: 5 is not as new as written version: 10 for group resource pods")
 	f.clock.Step(time.Millisecond)
-	f.wantFresh(t, "")
 	f.wantSettled(t, true, 0)
+	f.Wrote(owner, podResource, "11")
+	f.wantSettled(t, false, time.Second)
+}
+
+// Pins WL-47 and WL-123.
+func TestACacheIsStaleForHoweverLongItIsBehind(t *testing.T) {
+	f := newFixture()
+	f.Wrote(owner, podResource, "10")
+	for _, version := range []string{"5", "5", "7", "9"} {
+		f.clock.Step(Timeout)
+		f.pods.Bookmark(version)
+		f.wantFresh(t, "read version: "+version+" is not as new as written version: 10 for group resource pods")
+	}
+	f.pods.Bookmark("10")
+	f.wantFresh(t, "")
 	if len(f.owners) != 0 {
 		t.Errorf("remembers %v", f.owners)
 	}
@@ -414,7 +427,8 @@ func TestRecordsThatHaveExpiredAreSwept(t *testing.T) {
 		record func(fixture)
 		kept   bool
 	}{
-		"a version":             {func(f fixture) { f.Wrote(owner, podResource, "10") }, false},
+		"a version":             {func(f fixture) { f.Wrote(owner, podResource, "9") }, false},
+		"WL-123: a later one":   {func(f fixture) { f.Wrote(owner, podResource, "10") }, true},
 		"an object":             {func(f fixture) { f.objects().Wrote(owner, pod("p", "1", "10")) }, false},
 		"a deletion":            {func(f fixture) { f.Deleting(owner, podResource, pod("p", "1", "10")) }, false},
 		"a hold that has ended": {func(f fixture) { f.Hold(owner, Timeout) }, false},

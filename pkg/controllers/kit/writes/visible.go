@@ -26,8 +26,7 @@ func (e *StaleError) Error() string {
 }
 
 // Fresh returns a *StaleError for a resource whose cache does not show every create, patch and
-// update recorded for the owner, and nil if there is none or after Timeout. It ignores
-// deletions.
+// update recorded for the owner, however long ago, and nil if there is none. It ignores deletions.
 func (m *Memory) Fresh(owner metav1.Object) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +60,7 @@ func Read[T metav1.Object](m *Memory, get func() (T, error)) (T, error) {
 // object arrives first; there is none if the watch was interrupted and the object is gone.
 const recheck = time.Second
 
-// Settled reports whether the caches show everything recorded for the owner, so that it may be
+// Settled reports whether the caches show everything recorded for the owner, or Timeout has passed, so that it may be
 // acted on. If not, retry is the delay after which to check again even without an event; 0
 // means that no check is needed.
 func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration) {
@@ -79,8 +78,8 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 			retry = left
 		}
 	}
-	if m.stale(r) != nil {
-		wait(earlier(r.Written.Add(Timeout), now.Add(recheck)))
+	if givenUp := r.Written.Add(Timeout); m.stale(r) != nil && now.Before(givenUp) {
+		wait(earlier(givenUp, now.Add(recheck)))
 	}
 	for object, until := range r.Deletions {
 		m.noticeRestore(object.Resource) // may drop it
@@ -141,12 +140,8 @@ func (m *Memory) forgetWrites(resource schema.GroupResource) {
 	}
 }
 
-// stale drops the versions that the stores have reached or that have timed out, and returns one
-// that remains.
+// stale drops the versions that the stores have reached, and returns one that remains.
 func (m *Memory) stale(r *record) *StaleError {
-	if m.clock.Since(r.Written) >= Timeout {
-		clear(r.Versions)
-	}
 	var stale *StaleError
 	for resource, written := range r.Versions {
 		read := m.read(resource)

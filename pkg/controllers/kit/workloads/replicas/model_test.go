@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
@@ -22,6 +23,10 @@ type model struct {
 	*simulation.World
 	// most is the largest number of pods that was ever wanted.
 	most int32
+	// faulty is set once requests have failed, or may have: they may be carried out when nothing fails any more.
+	faulty bool
+	// strict is whether the controller waits for a cache that is behind however long.
+	strict bool
 }
 
 func (m *model) owner() (*appsv1.ReplicaSet, bool) {
@@ -36,13 +41,9 @@ func (m *model) users() {
 		return
 	}
 	all := simulation.All[*corev1.Pod](m.World)
-	switch n(7) {
+	switch n(8) {
 	case 0, 1:
-		m.Note("user scales")
-		m.most = max(m.most, *rs.Spec.Replicas)
-		simulation.Change(m.World, rs, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = ptr.To(int32(n(6))) })
-		rs, _ = m.owner()
-		m.most = max(m.most, *rs.Spec.Replicas)
+		m.scale(rs)
 	case 2:
 		if m.OneIn(4) {
 			m.Delete(rs, nil)
@@ -63,7 +64,19 @@ func (m *model) users() {
 		}
 	case 6:
 		m.Create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, GenerateName: "bare-", Labels: appLabels}})
+	case 7:
+		if m.scale(rs); m.strict {
+			m.Stall(&corev1.Pod{}, 2*writes.Timeout)
+		}
 	}
+}
+
+func (m *model) scale(rs *appsv1.ReplicaSet) {
+	m.Note("user scales")
+	m.most = max(m.most, *rs.Spec.Replicas)
+	simulation.Change(m.World, rs, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = ptr.To(int32(m.Rand.IntN(6))) })
+	rs, _ = m.owner()
+	m.most = max(m.most, *rs.Spec.Replicas)
 }
 
 func (m *model) create() {
@@ -78,9 +91,10 @@ func (m *model) create() {
 }
 
 // TestWhateverHappensThereAreAsManyPodsInTheEnd has pods fail, adopted and released, the owner scaled and recreated,
-// requests fail and the controller restarted, while the caches are behind, or lack objects that exist. In a history in
-// which no request fails and nothing is lacking, there are never more pods than once were wanted. In others there may be
-// for a while, which is not checked: the answer to a create is lost, and the cache does not show the pod in time.
+// requests fail and the controller restarted, while the caches are behind, even for long, or lack objects that exist. In
+// a history in which no request fails and nothing is lacking, there are never more pods than once were wanted. In others
+// there may be for a while, which is not checked: the answer to a create is lost, and the cache does not show the pod in
+// time.
 func TestWhateverHappensThereAreAsManyPodsInTheEnd(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) { (&model{World: w}).run(t) })
 }
@@ -88,6 +102,7 @@ func TestWhateverHappensThereAreAsManyPodsInTheEnd(t *testing.T) {
 func (m *model) run(t *testing.T) {
 	kubelet := simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(5)}
 	options := Options{Queue: "test", Workers: 1, CountTerminating: m.OneIn(2), RequireFresh: m.OneIn(2)}
+	m.strict = options.RequireFresh
 	m.Start = func(env controller.Env, left any) simulation.Instance {
 		kind := testKind(m.Env)
 		kind.UpdateStatus = func(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
@@ -98,8 +113,9 @@ func (m *model) run(t *testing.T) {
 	m.MayBeLossy(2)
 	lossy := m.Lossy != nil
 	m.Admit = func(o runtime.Object) {
+		m.faulty = m.faulty || m.Faulty
 		pod, ok := o.(*corev1.Pod)
-		if !ok || m.Faulty || lossy || metav1.GetControllerOf(pod) == nil {
+		if !ok || m.faulty || lossy || metav1.GetControllerOf(pod) == nil {
 			return
 		}
 		active := int32(1)

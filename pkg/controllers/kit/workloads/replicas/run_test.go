@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
@@ -52,6 +53,23 @@ func TestWhatTheCacheNeverShowsIsGivenUpAfterFiveMinutes(t *testing.T) {
 	f.MustReconcile(t)
 	if got := f.podWrites(); len(got) != 2 {
 		t.Errorf("requests are %q, want two creations", got)
+	}
+}
+
+// The watch of pods fails for long. Pins WL-123.
+func TestNoPodsAreCreatedAgainWhileTheCacheIsBehind(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(2))
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
+	for range 3 {
+		f.Clock.Step(writes.Timeout)
+		if err := f.engine.owners.Reconcile(f.Context(), key); !reconcile.IsRequeue(err) {
+			t.Errorf("got %v, want to wait for the cache", err)
+		}
+		if got := f.podWrites(); len(got) != 0 {
+			t.Errorf("requests are %q", got)
+		}
 	}
 }
 
