@@ -163,6 +163,7 @@ func TestSetsThatAreLeftAlone(t *testing.T) {
 
 	h = newHarness(t, true)
 	h.c.owners.Writes.Wrote(newSet(), pods.Resource, "1")
+	h.c.owners.Deleted(newSet())
 	h.reconcile(t)
 	if state := h.c.owners.Writes.HandOver(); len(state) != 0 {
 		t.Errorf("of a set that is gone is left %v", state)

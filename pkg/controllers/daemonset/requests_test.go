@@ -154,6 +154,7 @@ func TestASetWaitsForItsWritesAndIsForgotten(t *testing.T) {
 		t.Errorf("counted %q", got)
 	}
 	h.Uncache(t, newSet())
+	h.c.owners.Deleted(newSet())
 	h.MustReconcile(t)
 	h.WantRequests(t)
 	if left := h.c.owners.Writes.HandOver(); len(left) > 0 || len(h.c.blueprints.made) > 0 {

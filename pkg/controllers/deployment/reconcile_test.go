@@ -189,6 +189,7 @@ func TestGoneDeploymentIsForgotten(t *testing.T) {
 	if err := h.Fake.AppsV1().Deployments(namespace).Delete(h.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	h.c.owners.Deleted(makeDeployment(10))
 	h.reconcile(t)
 	h.WantRequests(t)
 	if len(h.c.owners.HandOver()) != 0 {

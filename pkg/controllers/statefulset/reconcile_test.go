@@ -195,6 +195,7 @@ func TestSetsThatAreGoneOrUnreadable(t *testing.T) {
 	f := newFixture(t)
 	f.c.owners.Writes.Hold(newSet(1), time.Hour)
 	f.c.metrics.rolling(newSet(1, parallel), 1, 2)
+	f.c.owners.Deleted(newSet(1))
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t)
 	if ok, _ := f.c.owners.Writes.Settled(newSet(1)); !ok {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// missed are the owners that a list after a break of the watch lacked, and since when.
+// missed are the owners that a list after a break of the watch lacked, or may have lacked, and since when.
 type missed struct {
 	mu sync.Mutex
 	at map[types.NamespacedName]time.Time

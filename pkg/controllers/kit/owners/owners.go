@@ -123,7 +123,7 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	owner, err := o.read(key)
 	switch {
 	case apierrors.IsNotFound(err):
-		if left := writes.Timeout - o.env.Clock.Since(o.missed.since(key)); left > 0 {
+		if left := o.mayBeBack(key); left > 0 {
 			o.Queue.AddAfter(key, left)
 			return nil
 		}
@@ -182,6 +182,17 @@ func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 		o.options.OnStale(stale.Resource)
 	}
 	return owner, reconcile.AwaitCache(err)
+}
+
+// mayBeBack returns how long what was written for an owner that the cache lacks is kept, see Missed. Before an event
+// has told whether the owner was deleted, or only a list lacked it, the second is assumed.
+func (o *Owners[T]) mayBeBack(key types.NamespacedName) time.Duration {
+	since := o.missed.since(key)
+	if since.IsZero() && o.Writes.Knows(key) {
+		since = o.env.Clock.Now()
+		o.missed.add(key, since)
+	}
+	return writes.Timeout - o.env.Clock.Since(since)
 }
 
 // forget drops all state of an owner that no longer exists.

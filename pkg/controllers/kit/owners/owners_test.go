@@ -163,9 +163,47 @@ func TestWhatWasWrittenIsKeptForAnOwnerThatAListLacked(t *testing.T) {
 	f.env.Cache(t, set("a"))
 	reconciled()
 	f.env.Uncache(t, set("a"))
+	f.Deleted(set("a"))
 	reconciled()
-	if !f.Settled(set("a")) {
-		t.Error("it is remembered although it was deleted")
+	if !f.Settled(set("a")) || !slices.Equal(f.gone, []string{"a", "a"}) {
+		t.Errorf("it is remembered although it was deleted; gone are %q", f.gone)
+	}
+}
+
+// The cache lacks an owner before the event says whether it was deleted, or only a list lacked it. Pins WL-121.
+func TestWhatWasWrittenIsKeptUntilTheEventSaysWhatHappened(t *testing.T) {
+	for name, test := range map[string]struct {
+		event func(*bench)
+		gone  bool
+	}{
+		"it was deleted":   {func(f *bench) { f.Deleted(set("a")) }, true},
+		"a list lacked it": {func(f *bench) { f.Missed(set("a")) }, false},
+		"there is none":    {func(*bench) {}, false},
+	} {
+		f := newBench(t, nil)
+		reconciled := func() {
+			t.Helper()
+			if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Writes.Hold(set("a"), time.Hour)
+		f.queued.Clear()
+		reconciled()
+		f.queued.Want(t, "a in 5m0s")
+		if f.Settled(set("a")) {
+			t.Errorf("%s: it is forgotten before that is known", name)
+		}
+		test.event(f)
+		reconciled()
+		if f.Settled(set("a")) != test.gone || test.gone != (len(f.gone) > 0) {
+			t.Errorf("%s: gone are %q", name, f.gone)
+		}
+		f.env.Clock.Step(5 * time.Minute)
+		reconciled()
+		if !f.Settled(set("a")) || f.missed.since(reconcile.KeyOf(set("a"))) != (time.Time{}) {
+			t.Errorf("%s: it is remembered for ever", name)
+		}
 	}
 }
 
@@ -177,6 +215,10 @@ func TestReconcileReadsTheOwner(t *testing.T) {
 		t.Errorf("got %v, worked on %v", err, f.worked)
 	}
 	f.Writes.Hold(set("b"), time.Hour)
+	if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("b"))); err != nil || len(f.worked) != 1 {
+		t.Errorf("an owner that is gone: %v", err)
+	}
+	f.Deleted(set("b"))
 	if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("b"))); err != nil || len(f.worked) != 1 {
 		t.Errorf("an owner that is gone: %v", err)
 	}

@@ -56,6 +56,7 @@ func (o *Owners[T]) isEcho(lane reconcile.Lane, old, owner T) bool {
 // Deleted handles the deletion of an owner.
 func (o *Owners[T]) Deleted(owner T) {
 	o.Writes.Forget(owner)
+	o.missed.drop(reconcile.KeyOf(owner))
 	o.Enqueue(reconcile.Gone(owner), owner)
 }
 

@@ -246,6 +246,13 @@ func (m *Memory) Forget(owner metav1.Object) {
 	}
 }
 
+// Knows reports whether there is a record of an owner of that name.
+func (m *Memory) Knows(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owners[key] != nil
+}
+
 // ForgetAll drops the record of any owner of that name.
 func (m *Memory) ForgetAll(key types.NamespacedName) {
 	m.mu.Lock()

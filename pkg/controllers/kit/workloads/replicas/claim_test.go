@@ -131,7 +131,9 @@ func TestAnInvalidSelectorIsNotRetried(t *testing.T) {
 // Pins RS-13.
 func TestAnOwnerThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, nil)
-	f.engine.owners.Writes.Hold(replicaSet(1, named("rs", "whoever")), writes.Timeout)
+	gone := replicaSet(1, named("rs", "whoever"))
+	f.engine.owners.Writes.Hold(gone, writes.Timeout)
+	f.engine.owners.Deleted(gone)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t)
 	if state := f.engine.owners.Writes.HandOver(); len(state) != 0 {
