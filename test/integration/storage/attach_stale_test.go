@@ -205,9 +205,18 @@ func TestANodeThatIsBackKeepsItsVolume(t *testing.T) {
 	cluster.DeletePodNow(t, namespace, "pod")
 	reads := leader.HoldRequests(nodeReads)
 	before := leader.Seen(nodeReads)
+	shown := make(chan string, 100)
+	observed := leader.DropEvents(nodeEvents, func(e faultproxy.Event) bool {
+		shown <- e.ResourceVersion
+		return false
+	})
 	a.taint(node, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
 	leader.Asked(t, nodeReads, before)
+	written := must.Get(admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}))(t)
+	for <-shown != written.ResourceVersion { // the next instance waits for what this one has written
+	}
 	events := leader.HoldEvents(nodeEvents)
+	observed.Lift()
 	a.taint(node)
 	a.reports(node, corev1.ConditionTrue, "data")
 	reads.Lift()
