@@ -83,6 +83,7 @@ func newController(env controller.Env, cfg config) (*cronJobController, error) {
 		Resource:      batchv1.Resource("cronjobs"),
 		Informer:      cronJobs,
 		FromLastWrite: true, // a Job may be cached before the status that lists it
+		OnGone:        c.starts.forget,
 		Loop:          reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.watch(cronJobs, jobs)
@@ -92,17 +93,22 @@ func newController(env controller.Env, cfg config) (*cronJobController, error) {
 // handover is what an instance hands over: its last writes, and the starts that are yet to be recorded.
 type handover struct {
 	writes writes.State
-	starts *starts
+	starts map[types.NamespacedName]startsOf
 }
 
 // HandOver implements controller.HandsOver.
 func (c *cronJobController) HandOver() handover {
-	return handover{writes: c.owners.Writes.HandOver(), starts: c.starts}
+	return handover{writes: c.owners.Writes.HandOver(), starts: c.starts.copy()}
 }
 
+// takeOver adds the state of the predecessor. There is no event for a CronJob that was deleted in between: a reconcile
+// drops its state, late, because a cache that was just filled may be older than the CronJob.
 func (c *cronJobController) takeOver(left handover) {
 	c.owners.Writes.TakeOver(left.writes)
-	c.starts = left.starts
+	c.starts.takeOver(left.starts)
+	for cronJob := range left.starts {
+		c.owners.Queue.AddAfter(cronJob, writes.Timeout)
+	}
 }
 
 // Run implements controller.Controller.

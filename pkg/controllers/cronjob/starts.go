@@ -1,6 +1,7 @@
 package cronjob
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -72,11 +73,31 @@ func (s *starts) recorded(cj *batchv1.CronJob) {
 	}
 }
 
-// forget drops those of a CronJob that was deleted.
-func (s *starts) forget(cj *batchv1.CronJob) {
+// forget drops those of any CronJob of a name.
+func (s *starts) forget(cronJob types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := reconcile.KeyOf(cj); s.of[key].uid == cj.UID {
-		delete(s.of, key)
+	delete(s.of, cronJob)
+}
+
+// copy returns all of them, to be handed over.
+func (s *starts) copy() map[types.NamespacedName]startsOf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.of) // the times are replaced when they change
+}
+
+// takeOver adds those of the predecessor. Events may have added some already.
+func (s *starts) takeOver(left map[types.NamespacedName]startsOf) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cronJob, was := range left {
+		known, found := s.of[cronJob]
+		switch {
+		case !found:
+			s.of[cronJob] = was
+		case known.uid == was.uid:
+			s.of[cronJob] = startsOf{uid: was.uid, times: slices.Concat(was.times, known.times)}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -95,7 +96,7 @@ func TestWhatIsRememberedOfStarts(t *testing.T) {
 		{"no time is recorded", func() { s.recorded(cj) }, true, true},
 		{"an earlier time is recorded", func() { s.recorded(cronJob("0 * * * *", lastScheduled(at("02:00:00")))) }, true, true},
 		{"the first is recorded", func() { s.recorded(cronJob("0 * * * *", lastScheduled(at("03:00:00")))) }, false, true},
-		{"the CronJob is deleted", func() { s.forget(cj) }, false, false},
+		{"the CronJob is gone", func() { s.forget(key) }, false, false},
 	} {
 		step.do()
 		if three, four := s.has(cj, at("03:00:00")), s.has(cj, at("04:00:00")); three != step.three || four != step.four {
@@ -181,10 +182,42 @@ func TestAJobThatIsDeletedBeforeItsCreationHadAnAnswer(t *testing.T) {
 			if got := c.starts.has(cj, at("03:04:00")); got != tc.want || len(c.starts.all(cj)) > 1 || !tc.want && len(c.starts.all(cj)) > 0 {
 				t.Errorf("it is remembered: %v, %v", got, c.starts.all(cj))
 			}
-			c.cronJobDeleted(cj)
+			must.Succeed(t, c.Informers.Batch().V1().CronJobs().Informer().GetStore().Delete(cj))
+			c.owners.Deleted(cj)
+			must.Succeed(t, c.owners.Reconcile(t.Context(), key))
 			if len(c.starts.of) > 0 {
 				t.Error("it is remembered of a CronJob that was deleted")
 			}
 		})
+	}
+}
+
+// TestStartsAreAddedToThoseOfEvents, which may come before the state of the predecessor. That of a CronJob which was
+// deleted in between is dropped later. Pins CRON-71.
+func TestStartsAreAddedToThoseOfEvents(t *testing.T) {
+	cj, again := cronJob("0 * * * *"), cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.UID = "again" })
+	left := handover{starts: map[types.NamespacedName]startsOf{key: {uid: cj.UID, times: []time.Time{at("03:00:00")}}}}
+	for name, tc := range map[string]struct {
+		of   *batchv1.CronJob // the event is about
+		want []time.Time
+	}{
+		"no event":                     {nil, []time.Time{at("03:00:00")}},
+		"of the CronJob":               {cj, []time.Time{at("03:00:00"), at("04:00:00")}},
+		"of another one with its name": {again, nil},
+	} {
+		c, queue := unwatched(t), &controllertest.Queue[types.NamespacedName]{}
+		c.owners.Queue = queue
+		if tc.of != nil {
+			c.starts.add(tc.of, at("04:00:00"))
+		}
+		c.takeOver(left)
+		if got := c.starts.all(cj); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: remembered are %v", name, got)
+		}
+		queue.Want(t, "ns/cj in 5m0s")
+		must.Succeed(t, c.owners.Reconcile(t.Context(), key))
+		if len(c.starts.of) > 0 {
+			t.Errorf("%s: remembered of a CronJob that is gone: %v", name, c.starts.of)
+		}
 	}
 }

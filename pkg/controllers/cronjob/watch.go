@@ -14,7 +14,7 @@ func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
 	watch.Objects(cronJobs, watch.Funcs[*batchv1.CronJob]{
 		Add:    c.owners.Enqueue,
 		Update: c.cronJobUpdated,
-		Delete: c.cronJobDeleted,
+		Delete: c.owners.Deleted,
 		Missed: c.owners.Missed,
 	})
 	ofOwners := c.jobsOfOwners()
@@ -27,12 +27,6 @@ func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
 			ofOwners.Deleted(job)
 		},
 	})
-}
-
-// cronJobDeleted forgets what was started for a CronJob. One that only a list lacks may exist, see owners.Missed.
-func (c *cronJobController) cronJobDeleted(cj *batchv1.CronJob) {
-	c.starts.forget(cj)
-	c.owners.Deleted(cj)
 }
 
 // rememberStart keeps the time of a Job that is gone from being run again, if it is yet to be recorded. The creation of
