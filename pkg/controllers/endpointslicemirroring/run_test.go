@@ -251,6 +251,17 @@ func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 	})
 }
 
+// waitsForUnseen fails the test unless a reconcile waits for a slice that exists, and that the cache lacks.
+func (b *bench) waitsForUnseen(t *testing.T) {
+	t.Helper()
+	b.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, sliceOf("unseen", oneAddress()), nil
+	})
+	if err := b.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
+		t.Errorf("error is %v, want a stale cache", err)
+	}
+}
+
 // Pins EPM-37 and EPM-64.
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
@@ -260,12 +271,7 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	next := newBench(t, defaults, testService(nil), oneAddress())
 	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	next.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, sliceOf("unseen", oneAddress()), nil
-	})
-	if err := next.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
-		t.Errorf("error is %v, want a stale cache", err)
-	}
+	next.waitsForUnseen(t)
 	gone := newBench(t, defaults, testService(nil), oneAddress())
 	gone.Succession.Leave(b.Succession.HandOver())
 	gone.begin(t).MustReconcile(t)
@@ -304,12 +310,7 @@ func TestSuccessorWaitsForUnseenWritesForEndpointsThatWereGone(t *testing.T) {
 	next := newBench(t, defaults, testService(nil), oneAddress())
 	next.Succession.Leave(between.Succession.HandOver())
 	next.begin(t)
-	next.Fake.PrependReactor("get", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, sliceOf("unseen", oneAddress()), nil
-	})
-	if err := next.Reconcile(); !errors.Is(err, slicewrites.ErrStaleCache) {
-		t.Errorf("error is %v, want a stale cache", err)
-	}
+	next.waitsForUnseen(t)
 	between.MustReconcile(t)
 	if left := between.c.mirrored.list(); len(left) > 0 {
 		t.Errorf("%v are remembered after their slices are gone", left)

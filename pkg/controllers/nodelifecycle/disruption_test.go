@@ -171,14 +171,20 @@ func TestAllZonesAreDownAndATaintedNodeComes(t *testing.T) {
 			for _, other := range tc.later {
 				w.show(t, other.(*corev1.Node))
 			}
-			queue := &controllertest.Queue[string]{}
-			w.nodeQueue = queue
-			w.pass(w.Context(), w.Context())
-			queue.Want(t, tc.queued...)
-			reconciled(t, w, "b02")
-			w.wantEvicted(t, tc.want)
+			w.wantTaints(t, "b02", tc.queued, tc.want)
 		})
 	}
+}
+
+// wantTaints fails the test unless a pass queues these nodes, and these evict their pods after one is reconciled.
+func (w *world) wantTaints(t *testing.T, node string, queued []string, evicted string) {
+	t.Helper()
+	queue := &controllertest.Queue[string]{}
+	w.nodeQueue = queue
+	w.pass(w.Context(), w.Context())
+	queue.Want(t, queued...)
+	reconciled(t, w, node)
+	w.wantEvicted(t, evicted)
 }
 
 // All zones went down while a list lacked a node that evicts its pods. Pins NLC-115.
@@ -205,12 +211,7 @@ func TestAllZonesAreDownAndASuccessorFindsATaintedNode(t *testing.T) {
 				w.show(t, came())
 			}
 			w.succeed(t, settings, w.HandOver())
-			queue := &controllertest.Queue[string]{}
-			w.nodeQueue = queue
-			w.pass(w.Context(), w.Context())
-			queue.Want(t, tc.queued...)
-			reconciled(t, w, "b02")
-			w.wantEvicted(t, tc.want)
+			w.wantTaints(t, "b02", tc.queued, tc.want)
 		})
 	}
 }
