@@ -187,6 +187,12 @@ dropin: sandbox ## Play each SCENARIO with upstream's manager, with ours, and wi
 
 # make mutations CASE=CronJob: the cases whose names contain that
 CASE ?= .
+# make suites SUITE=garbagecollector, or SUITE=garbagecollector/TestOrphaning
+SUITE ?= .
+.PHONY: suites
+suites: sandbox ## Run upstream's integration suites, unmodified, against the manager
+	KCMD_SUITES=yes go test -count=1 -v -timeout 24h -run 'TestUpstreamsSuites/$(SUITE)' ./test/suites
+
 .PHONY: mutations
 mutations: ## Put each known failure of the original back into the code, and require that a test catches it
 	KCMD_MUTATIONS=yes go test -count=1 -v -timeout 3h -run 'TestCasesAreCaught/$(CASE)' ./test/mutations

@@ -2,13 +2,16 @@ package docs
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"kcmd.dev/test/faults"
 	"kcmd.dev/test/faults/results"
 	"kcmd.dev/test/mutations"
+	"kcmd.dev/test/suites"
 )
 
 // TestProofIsUpToDate: docs/proof.md lists the failures of the past that tests catch.
@@ -46,6 +49,20 @@ func TestInjectedFaultsAreUpToDate(t *testing.T) {
 		scenarios = append(scenarios, s.Name)
 	}
 	checkPart(t, "docs/proof.md", faultsMark, stored.Table(scenarios))
+}
+
+// TestSuitesAreUpToDate: docs/proof.md lists upstream's suites.
+func TestSuitesAreUpToDate(t *testing.T) {
+	var names []string
+	var table strings.Builder
+	for _, s := range suites.Suites() {
+		names = append(names, fmt.Sprintf("[%s](https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/integration/%s)", s.Name, s.Name))
+		for _, name := range slices.Sorted(maps.Keys(s.Left)) {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", s.Name, name, s.Left[name])
+		}
+	}
+	list := strings.Join(names, ",\n") + ".\n\n| suite | left out | because |\n|---|---|---|\n" + table.String()
+	checkPart(t, "docs/proof.md", suitesMark, list)
 }
 
 // capital begins a sentence.

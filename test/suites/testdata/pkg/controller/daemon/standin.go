@@ -1,0 +1,13 @@
+package daemon
+
+import (
+	"context"
+
+	"kcmd.dev/test/suites/launch"
+)
+
+type DaemonSetsController = launch.Controller
+
+func NewDaemonSetsController(_ context.Context, args ...any) (*DaemonSetsController, error) {
+	return launch.New(args, "daemonset-controller"), nil
+}

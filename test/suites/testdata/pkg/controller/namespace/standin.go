@@ -1,0 +1,13 @@
+package namespace
+
+import (
+	"context"
+
+	"kcmd.dev/test/suites/launch"
+)
+
+type NamespaceController = launch.Controller
+
+func NewNamespaceController(_ context.Context, args ...any) *NamespaceController {
+	return launch.New(args, "namespace-controller")
+}

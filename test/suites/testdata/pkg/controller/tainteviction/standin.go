@@ -1,0 +1,11 @@
+package tainteviction
+
+import (
+	"context"
+
+	"kcmd.dev/test/suites/launch"
+)
+
+func New(_ context.Context, args ...any) (*launch.Controller, error) {
+	return launch.New(args, "taint-eviction-controller"), nil
+}
