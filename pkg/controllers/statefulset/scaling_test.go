@@ -206,3 +206,18 @@ func TestNothingIsDoneUntilTheCacheShowsTheLastDeletion(t *testing.T) {
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "delete pods web-1", putStatus)
 }
+
+// The higher pod cannot be scheduled, and the lower one, which was evicted, is nobody's to replace. Pins STS-77.
+func TestAPodIsScaledDownAlthoughALowerOneHasFailed(t *testing.T) {
+	f := settled(t, 2, func(set *appsv1.StatefulSet) { set.Spec.Replicas = new(int32) })
+	made, revision := newSet(2), revisionAt(t, 1).Name
+	f.Store(t, podAt(made, revision, 0, phase(corev1.PodFailed), notReady), podAt(made, revision, 1, phase(corev1.PodPending), notReady))
+	f.CatchUp(t)
+	for _, name := range []string{"web-1", "web-0"} {
+		f.MustReconcile(t)
+		if got := f.Requests(); !slices.Contains(got, "delete pods "+name) {
+			t.Errorf("requests are %q, want the deletion of %s", got, name)
+		}
+		f.CatchUp(t)
+	}
+}
