@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -167,15 +168,17 @@ func (r *reconciliation) updateReplicaSet(ctx context.Context, rs *appsv1.Replic
 }
 
 // cleanUp deletes old ReplicaSets beyond the history limit. The UID precondition protects a
-// namesake created in the meantime.
+// namesake created in the meantime. A failure does not affect the others.
 func (r *reconciliation) cleanUp(ctx context.Context) error {
+	var failures []error
 	for _, rs := range outdated(r.d, r.sets.old) {
 		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
 		if err != nil && !reconcile.Absent(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+			failures = append(failures, fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err))
+			continue
 		}
 		r.written.Deleted(r.stored, rs)
 	}
-	return nil
+	return errors.Join(failures...)
 }
