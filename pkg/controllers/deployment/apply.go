@@ -138,23 +138,25 @@ func (r *reconciliation) createFailed(ctx context.Context, rs *appsv1.ReplicaSet
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 
-// resize scales ReplicaSets in order until one fails. It reports whether a size changed.
+// resize scales ReplicaSets, and reports whether a size changed. A failure does not affect the others.
 func (r *reconciliation) resize(ctx context.Context, plan []resize) (bool, error) {
 	changed := false
+	var failures []error
 	for _, step := range plan {
 		sized := step.apply(r.d)
 		if sized == nil {
 			continue
 		}
 		if err := r.updateReplicaSet(ctx, sized); err != nil {
-			return changed, err
+			failures = append(failures, err)
+			continue
 		}
 		if from := sizeOf(step.rs); from != step.size {
 			changed = true
 			r.Record(scaledEvent(r.d, step.rs, from, step.size))
 		}
 	}
-	return changed, nil
+	return changed, errors.Join(failures...)
 }
 
 func (r *reconciliation) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
