@@ -29,7 +29,7 @@ func (c *daemonSetController) apply(ctx context.Context, o *observation, b *blue
 	if p.empty() {
 		return nil
 	}
-	nodes, victims := take(p.create, burst), take(p.delete, burst)
+	nodes, victims := take(turned(p.create, o.retries), burst), take(turned(p.delete, o.retries), burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods",
 		"daemonSet", klog.KObj(o.ds), "create", len(nodes), "delete", len(victims))
 	return outcome(append(c.create(ctx, o, b, nodes), c.podControl.DeleteAll(ctx, o.ds, victims)...))

@@ -111,7 +111,13 @@ func (m *model) user() {
 		}
 		return
 	}
-	switch n(9) {
+	switch n(10) {
+	case 9:
+		m.Note("user sets limits")
+		other := m.randomSet()
+		simulation.Change(m.World, set, func(s *appsv1.DaemonSet) {
+			s.Spec.MinReadySeconds, s.Spec.RevisionHistoryLimit = other.Spec.MinReadySeconds, other.Spec.RevisionHistoryLimit
+		})
 	case 0, 1, 2:
 		v := fmt.Sprint("v", 1+n(4))
 		m.Note("user sets image %s", v)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // observation is the observed state on which one reconcile of a set decides.
@@ -24,6 +25,9 @@ type observation struct {
 	hash       string
 	generation string
 	now        time.Time
+	// retries is how often in a row the set was not reconciled successfully. With each retry the order of nodes and pods
+	// begins with the next one: what the API server refuses for one must not keep the others waiting.
+	retries int
 
 	// claimed are all pods of the set.
 	claimed []*corev1.Pod
@@ -52,6 +56,7 @@ func (c *daemonSetController) observe(
 	}
 	logger := klog.FromContext(ctx)
 	o := newObservation(ds, hash, c.Clock.Now(), claimed)
+	o.retries = c.owners.Loop.Retries(reconcile.KeyOf(ds))
 	o.place(nodes, func(node *corev1.Node) eligibility { return b.placement.on(logger, node) })
 	return o, nil
 }

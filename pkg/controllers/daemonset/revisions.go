@@ -253,10 +253,5 @@ func refusesUID(err error) bool {
 
 // prune deletes the revisions that exceed the limit of the set.
 func (c *daemonSetController) prune(ctx context.Context, o *observation, r revisions) error {
-	for _, old := range r.surplus(o.ds, o.claimed) {
-		if err := c.history.Delete(ctx, old); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.history.DeleteAll(ctx, r.surplus(o.ds, o.claimed))
 }

@@ -99,6 +99,21 @@ func TestHistoryIsPruned(t *testing.T) {
 	}
 }
 
+// It is protected by an admission webhook. Pins WL-124.
+func TestARevisionThatIsNotPrunedKeepsNoOther(t *testing.T) {
+	limit := func(ds *appsv1.DaemonSet) { ds.Spec.RevisionHistoryLimit = ptr.To[int32](0) }
+	h := newHarness(t, true, newSet(limit), newRevision("x", 1, `"x"`), newRevision("y", 2, `"y"`))
+	no := errors.New("no")
+	h.Refuse("delete controllerrevisions x", no)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, no) {
+		t.Errorf("got %v", err)
+	}
+	if left := revisionNames(h.revisions(t)); slices.Contains(left, "y") {
+		t.Errorf("left are %v", left)
+	}
+}
+
 // Pins DS-35.
 func TestDuplicatesAreMerged(t *testing.T) {
 	ds := newSet(onDelete)

@@ -94,7 +94,7 @@ func (o *observation) replace(maxUnavailable int) plan {
 	})
 	slices.SortFunc(broken, byTarget)
 	slices.SortFunc(candidates, byTarget)
-	return plan{delete: append(broken, take(candidates, maxUnavailable-unavailable)...)}
+	return plan{delete: append(broken, take(turned(candidates, o.retries), maxUnavailable-unavailable)...)}
 }
 
 // surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
@@ -107,8 +107,8 @@ func (o *observation) surge(maxSurge, desired int) (plan, error) {
 	sum.plan.sort()
 	slices.Sort(sum.candidates)
 	slices.SortFunc(sum.sunset, byTarget)
-	sum.plan.create = append(sum.plan.create, take(sum.candidates, maxSurge-sum.surging)...)
-	sum.plan.delete = append(sum.plan.delete, take(sum.sunset, sum.available-desired)...)
+	sum.plan.create = append(sum.plan.create, take(turned(sum.candidates, o.retries), maxSurge-sum.surging)...)
+	sum.plan.delete = append(sum.plan.delete, take(turned(sum.sunset, o.retries), sum.available-desired)...)
 	return sum.plan, nil
 }
 
@@ -165,6 +165,15 @@ func (sum *overlap) planReplacement(s *site, old *corev1.Pod, available bool) {
 
 // take returns the first n, or as many as there are.
 func take[T any](all []T, n int) []T { return all[:min(len(all), max(0, n))] }
+
+// turned returns all, beginning with the nth, and with the first after the last.
+func turned[T any](all []T, n int) []T {
+	if len(all) == 0 {
+		return nil
+	}
+	n %= len(all)
+	return slices.Concat(all[n:], all[:n])
+}
 
 // byTarget orders pods by their node, and those of a node by name, so that the same ones come first every time.
 func byTarget(a, b *corev1.Pod) int {

@@ -2,13 +2,17 @@ package daemonset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
@@ -86,6 +90,40 @@ func TestATaintedNodeTakesItsUnscheduledPodAlong(t *testing.T) {
 		})
 	}
 }
+
+// The API server refuses something for one node, as an admission webhook may. Pins DS-72.
+func TestWhatIsRefusedForOneNodeStopsNoOther(t *testing.T) {
+	t.Run("a pod is not deleted", func(t *testing.T) {
+		h := runOnTwoNodes(t, newSet(), newNode("n0"), newNode("n1"))
+		on := map[string]*corev1.Pod{}
+		for _, pod := range h.pods(t) {
+			pod.Spec.NodeName, pod.Status = targetOf(pod), newPod("", "").Status
+			on[pod.Spec.NodeName] = pod
+			h.Store(t, pod)
+		}
+		h.awaitQuiet(t, "all are available", func(s appsv1.DaemonSetStatus) bool { return s.NumberAvailable == 2 })
+		h.Refuse("delete pods "+on["n0"].Name, errRefused)
+		h.change(t, image("v2"))
+		h.EventuallyAsTimePasses(t, "the other one is replaced", time.Second, func() bool {
+			return !slices.ContainsFunc(h.pods(t), func(pod *corev1.Pod) bool { return pod.UID == on["n1"].UID })
+		})
+	})
+	t.Run("a pod is not created", func(t *testing.T) {
+		h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"))
+		h.Intercept("create pods", func(action ktesting.Action) error {
+			if targetOf(action.(ktesting.CreateAction).GetObject().(*corev1.Pod)) == "n0" {
+				return errRefused
+			}
+			return nil
+		})
+		h.c.owners.Queue = h.c.owners.Loop
+		h.Start(t)
+		h.Run(t, h.c)
+		waitForPods(t, h, 1)
+	})
+}
+
+var errRefused = apierrors.NewForbidden(pods.Resource, "", errors.New("no"))
 
 // runOnTwoNodes runs the controller until a set has its pods on two nodes, not scheduled yet.
 func runOnTwoNodes(t *testing.T, objects ...runtime.Object) *harness {

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -137,23 +138,25 @@ func (r *reconciliation) createFailed(ctx context.Context, rs *appsv1.ReplicaSet
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 
-// resize scales ReplicaSets in order until one fails. It reports whether a size changed.
+// resize scales ReplicaSets, and reports whether a size changed. A failure does not affect the others.
 func (r *reconciliation) resize(ctx context.Context, plan []resize) (bool, error) {
 	changed := false
+	var failures []error
 	for _, step := range plan {
 		sized := step.apply(r.d)
 		if sized == nil {
 			continue
 		}
 		if err := r.updateReplicaSet(ctx, sized); err != nil {
-			return changed, err
+			failures = append(failures, err)
+			continue
 		}
 		if from := sizeOf(step.rs); from != step.size {
 			changed = true
 			r.Record(scaledEvent(r.d, step.rs, from, step.size))
 		}
 	}
-	return changed, nil
+	return changed, errors.Join(failures...)
 }
 
 func (r *reconciliation) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
@@ -167,15 +170,17 @@ func (r *reconciliation) updateReplicaSet(ctx context.Context, rs *appsv1.Replic
 }
 
 // cleanUp deletes old ReplicaSets beyond the history limit. The UID precondition protects a
-// namesake created in the meantime.
+// namesake created in the meantime. A failure does not affect the others.
 func (r *reconciliation) cleanUp(ctx context.Context) error {
+	var failures []error
 	for _, rs := range outdated(r.d, r.sets.old) {
 		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
 		if err != nil && !reconcile.Absent(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+			failures = append(failures, fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err))
+			continue
 		}
 		r.written.Deleted(r.stored, rs)
 	}
-	return nil
+	return errors.Join(failures...)
 }

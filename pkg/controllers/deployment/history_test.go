@@ -115,3 +115,17 @@ func TestTheAnswerOfAProxyIsNoDeletion(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Otherwise the history would grow without a limit. Pins DEP-76.
+func TestADeletionThatFailsKeepsNoOtherFromBeingSent(t *testing.T) {
+	limit := func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) }
+	h := newHarness(t, makeDeployment(10, image("v4"), limit, counts(10, 10, 10, 10)),
+		makeSet(1, 0), makeSet(2, 0), makeSet(3, 0), makeSet(4, 10, current))
+	no := errors.New("no")
+	h.Refuse("delete replicasets web-1", no)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, no) {
+		t.Errorf("the error is %v", err)
+	}
+	h.WantRequests(t, "delete replicasets web-1", "delete replicasets web-2", "update deployments/status")
+}

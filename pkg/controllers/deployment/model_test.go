@@ -117,7 +117,16 @@ func (m *model) user() {
 		}
 		return
 	}
-	switch n(14) {
+	switch n(16) {
+	case 14:
+		m.Note("user sets limits")
+		other := m.randomDeployment()
+		simulation.Change(m.World, d, func(d *appsv1.Deployment) {
+			d.Spec.RevisionHistoryLimit, d.Spec.MinReadySeconds = other.Spec.RevisionHistoryLimit, int32(n(3))
+			d.Spec.ProgressDeadlineSeconds = other.Spec.ProgressDeadlineSeconds
+		})
+	case 15:
+		m.takeName(d)
 	case 0, 1, 2:
 		v := fmt.Sprint("v", 1+n(4))
 		m.Note("user sets image %s", v)
@@ -169,6 +178,21 @@ func (m *model) user() {
 			})
 		}
 	}
+}
+
+// takeName has somebody create a ReplicaSet with the name of the one that a Deployment is going to create.
+func (m *model) takeName(d *appsv1.Deployment) {
+	next := d.DeepCopy()
+	image(fmt.Sprint("v", 1+m.Rand.IntN(4)))(next)
+	rs := newReplicaSet(next, nil)
+	if _, there := simulation.Get[*appsv1.ReplicaSet](m.World, namespace, rs.Name); there {
+		return
+	}
+	rs.Labels, rs.OwnerReferences, rs.Spec.Replicas = nil, nil, new(int32)
+	if m.OneIn(2) {
+		rs.Spec.Template.Spec.Containers[0].Image = "foreign"
+	}
+	m.Create(rs)
 }
 
 // TestWhateverHappensTheRolloutIsCompleteInTheEnd has pods fail, ReplicaSets changed and deleted, specs edited, rolled

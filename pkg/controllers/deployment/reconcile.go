@@ -26,6 +26,8 @@ type reconciliation struct {
 	d *appsv1.Deployment
 	// sets are the ReplicaSets as last read or written.
 	sets replicaSets
+	// reported is set once the status of d is that of the observed state.
+	reported bool
 	// awaitsProgress is set if the rollout could time out without further events.
 	awaitsProgress bool
 }
@@ -52,7 +54,11 @@ func (r *reconciliation) run(ctx context.Context) error {
 	if err := r.claim(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.act(ctx), r.writeStatus(ctx))
+	err := r.act(ctx)
+	if err != nil && !r.reported && !reconcile.IsExpected(err) && ctx.Err() == nil {
+		r.reportCounts()
+	}
+	return errors.Join(err, r.writeStatus(ctx))
 }
 
 func selectsEverything(d *appsv1.Deployment) bool {

@@ -1,7 +1,9 @@
 package deployment
 
 import (
+	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -134,5 +136,33 @@ func TestAnyRunning(t *testing.T) {
 		if got := anyRunning([]*corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, pod}); got != want {
 			t.Errorf("anyRunning(%q) = %t, want %t", phase, got, want)
 		}
+	}
+}
+
+// An admission webhook protects the oldest one. Pins DEP-77.
+func TestAReplicaSetThatIsNotScaledKeepsNoOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   []string
+	}{
+		"rolling":    {rolling("0", "4"), []string{"update replicasets web-1", "update replicasets web-2"}},
+		"recreating": {recreating, []string{"update replicasets web-1", "update replicasets web-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(4, image("v3"), test.change), makeSet(1, 2), makeSet(2, 2), makeSet(3, 0, current))
+			no := errors.New("no")
+			h.Refuse("update replicasets web-1", no)
+			h.CatchUp(t)
+			if err := h.Reconcile(); !errors.Is(err, no) {
+				t.Errorf("the error is %v", err)
+			}
+			sent := slices.DeleteFunc(h.Requests(), func(r string) bool { return !slices.Contains(test.want, r) })
+			if !slices.Equal(sent, test.want) {
+				t.Errorf("requests are %q, want %q", sent, test.want)
+			}
+			if got := sizeOf(h.set(t, "web-2")); got != 0 {
+				t.Errorf("the other one has %d", got)
+			}
+		})
 	}
 }

@@ -66,12 +66,20 @@ func isComplete(d *appsv1.Deployment, status *appsv1.DeploymentStatus) bool {
 // report computes the status of a Deployment that is not being rolled out.
 func (r *reconciliation) report() {
 	r.d.Status = observedStatus(r.d, r.sets, r.config.terminatingReplicas, r.Clock.Now())
+	r.reported = true
+}
+
+// reportCounts computes the status after a step that failed. What may be a new generation has not been acted on.
+func (r *reconciliation) reportCounts() {
+	generation := r.d.Status.ObservedGeneration
+	r.report()
+	r.d.Status.ObservedGeneration = generation
 }
 
 // reportRollout computes the status and the progress of a rollout.
 func (r *reconciliation) reportRollout() {
 	r.d.Status = rolloutStatus(r.d, r.sets, r.config.terminatingReplicas, r.Clock.Now())
-	r.awaitsProgress = true
+	r.reported, r.awaitsProgress = true, true
 }
 
 // writeStatus writes the status and the revision if they changed. Otherwise a rollout that may

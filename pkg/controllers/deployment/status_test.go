@@ -282,3 +282,40 @@ func TestGradualChangesAreWrittenOncePerWindow(t *testing.T) {
 	h.reconcile(t)
 	h.WantRequests(t, "update deployments/status") // complete
 }
+
+// A step that is refused is no reason to say that pods are available which are not. Pins DEP-75.
+func TestWhatIsSeenIsReportedAlthoughAStepFails(t *testing.T) {
+	noHistory := func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }
+	down := observed(10, 0, 0)
+	edited := func(change func(*appsv1.Deployment)) func(*appsv1.Deployment) {
+		return controllertest.All(change, func(d *appsv1.Deployment) { d.Generation++ })
+	}
+	for name, test := range map[string]struct {
+		change  func(*appsv1.Deployment)
+		refused string
+	}{
+		"an old ReplicaSet is not deleted":        {noHistory, "delete replicasets"},
+		"nor while the Deployment is paused":      {edited(controllertest.All(noHistory, paused)), "delete replicasets"},
+		"the new ReplicaSet is not created":       {edited(image("v9")), "create replicasets"},
+		"the new ReplicaSet is not scaled":        {edited(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](11) }), "update replicasets"},
+		"the annotations are not copied":          {annotated("team", "shop"), "update replicasets"},
+		"the Deployment is not rolled back":       {annotated(appsv1.DeprecatedRollbackTo, "1"), "update deployments web"},
+		"the strategy is that of a later version": {edited(func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Ramped" }), "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10, image("v2"), counts(10, 10, 10, 10), conditions(
+				condition("Available", "True", reasonAvailable), condition("Progressing", "True", reasonComplete),
+			), test.change), makeSet(1, 0), makeSet(2, 10, current, down))
+			h.Refuse(test.refused, errors.New("no"))
+			h.CatchUp(t)
+			if err := h.Reconcile(); err == nil {
+				t.Error("nothing failed")
+			}
+			d := h.deployment(t)
+			available := findCondition(d.Status.Conditions, "Available")
+			if s := d.Status; s.AvailableReplicas != 0 || s.ObservedGeneration != 1 || available.Status != "False" {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+}

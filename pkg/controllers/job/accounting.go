@@ -80,7 +80,8 @@ func (a *accounting) keepTracked(uids *[]types.UID) (dropped int32) {
 }
 
 // count chooses the pods whose finalizer can be removed and adds them to the status. For an
-// Indexed Job, those with the lowest indexes come first.
+// Indexed Job, those with the lowest indexes come first. Once the status is full, only those that it names follow: they
+// make room.
 func (a *accounting) count() {
 	all := a.r.pods
 	if isIndexed(a.r.job) {
@@ -89,8 +90,13 @@ func (a *accounting) count() {
 	}
 	uncounted := a.r.job.Status.UncountedTerminatedPods
 	failed, succeeded := sets.New(uncounted.Failed...), sets.New(uncounted.Succeeded...)
+	isFull := func() bool {
+		return len(a.newIndexes)+len(uncounted.Succeeded)+len(uncounted.Failed) >= maxUncounted
+	}
+	a.full = isFull()
 	for _, pod := range all {
-		if !a.r.tracks(pod) || !a.isRemovable(pod) {
+		isNamed := failed.Has(pod.UID) || succeeded.Has(pod.UID)
+		if !a.r.tracks(pod) || !a.isRemovable(pod) || a.full && !isNamed {
 			continue
 		}
 		a.removable = append(a.removable, pod)
@@ -101,10 +107,7 @@ func (a *accounting) count() {
 			// Pods that have not finished when the Job fails count as failed.
 			a.countFailure(pod, failed, succeeded)
 		}
-		if len(a.newIndexes)+len(uncounted.Succeeded)+len(uncounted.Failed) >= maxUncounted {
-			a.full = true
-			return
-		}
+		a.full = isFull()
 	}
 }
 

@@ -173,6 +173,31 @@ func TestAccountingIsBounded(t *testing.T) {
 	}
 }
 
+// While an admission webhook of pods was down, the status filled up, and no finalizer could be removed. Pins JOB-135.
+func TestPodsThatTheStatusNamesAreReleasedWhileItIsFull(t *testing.T) {
+	job := newJob(sized(9000, 9000))
+	uncounted := &batchv1.UncountedTerminatedPods{}
+	job.Status.UncountedTerminatedPods = uncounted
+	var all []*corev1.Pod
+	for i := range 900 {
+		pod := newPod(fmt.Sprint("p", i), succeeded)
+		if all = append(all, pod); i >= 400 {
+			uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
+		}
+	}
+	a := account(look(job, all...))
+	if got := fmt.Sprintf("%d %d %t", len(a.removable), len(uncounted.Succeeded), a.full); got != "500 500 true" {
+		t.Errorf("%s, want 500 500 true", got)
+	}
+	for _, pod := range a.removable {
+		a.tracked.Delete(pod.UID)
+	}
+	a.moveToCounters()
+	if s := job.Status; s.Succeeded != 500 || len(uncounted.Succeeded) != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
 // Pins JOB-50.
 func TestEndIsAnnouncedOnce(t *testing.T) {
 	for _, test := range []struct {

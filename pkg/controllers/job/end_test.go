@@ -137,6 +137,17 @@ func TestReachedCompletions(t *testing.T) {
 	}
 }
 
+// It was being deleted, and counted as failed, before it succeeded: the status does not count it as succeeded. Pins
+// JOB-136.
+func TestAPodThatCountsAsFailedIsNoCompletion(t *testing.T) {
+	r := look(newJob(started, func(j *batchv1.Job) {
+		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p"}}
+	}), newPod("p", leaving, succeeded))
+	if got := conditionText(r.reachedCompletions(0)); got != "" || r.succeeded != 0 || r.failed != 1 {
+		t.Errorf("%d succeeded and %d failed: %q", r.succeeded, r.failed, got)
+	}
+}
+
 // Pins JOB-35.
 func TestObserveCountsPods(t *testing.T) {
 	job := newJob(sized(9, 9), func(j *batchv1.Job) {

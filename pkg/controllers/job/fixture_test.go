@@ -1,12 +1,14 @@
 package job
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
@@ -51,6 +53,22 @@ func (f *fixture) deletePod(action ktesting.Action) (bool, runtime.Object, error
 		return false, nil, nil
 	}
 	return true, nil, pods.Update(action.GetResource(), controllertest.Changed(pod.DeepCopy(), leaving), pod.Namespace)
+}
+
+// checkVersion makes the API server refuse patches of a pod that name another version than is stored.
+func (f *fixture) checkVersion(t testing.TB, pod string) {
+	t.Helper()
+	f.Intercept("patch pods "+pod, func(action ktesting.Action) error {
+		var sent corev1.Pod
+		if err := json.Unmarshal(action.(ktesting.PatchAction).GetPatch(), &sent); err != nil {
+			return err
+		}
+		stored := controllertest.MustStored[*corev1.Pod](t, f.Env, key.Namespace, pod)
+		if v := sent.ResourceVersion; v != "" && v != stored.ResourceVersion {
+			return apierrors.NewConflict(corev1.Resource("pods"), pod, errors.New("changed"))
+		}
+		return nil
+	})
 }
 
 func (f *fixture) stored(t testing.TB) *batchv1.Job {

@@ -77,10 +77,10 @@ func (c *jobController) remove(ctx context.Context, r *reconciliation, victims [
 }
 
 // giveUp removes the finalizer of a pod and deletes it. It reports whether the finalizer was
-// removed.
+// removed. A pod that has changed keeps it: if it has finished meanwhile, it has to be counted.
 func (c *jobController) giveUp(ctx context.Context, r *reconciliation, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
-		if err := c.removeFinalizer(ctx, r, pod); err != nil {
+		if err := c.removeFinalizer(ctx, r, pod, pod.ResourceVersion); err != nil {
 			return false, err
 		}
 	}

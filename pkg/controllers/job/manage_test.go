@@ -65,6 +65,25 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// The cache shows it as running: what it has done would be done again. Pins JOB-137.
+func TestAPodThatHasFinishedMeanwhileIsCounted(t *testing.T) {
+	for name, change := range map[string]func(*batchv1.Job){"suspended": suspended, "scaled down": sized(1, 0)} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, newJob(started, change), newPod("a"))
+			f.checkVersion(t, "a")
+			f.Store(t, newPod("a", succeeded))
+			if err := f.Reconcile(); !reconcile.IsExpected(err) {
+				t.Errorf("got %v", err)
+			}
+			f.CatchUp(t)
+			f.MustReconcile(t)
+			if s := f.stored(t).Status; s.Succeeded != 1 {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+}
+
 // Pins JOB-4.
 func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
 	cfg := defaults

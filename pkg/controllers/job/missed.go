@@ -74,11 +74,24 @@ func (m *missedPods) takeOver(jobs map[types.NamespacedName]map[types.UID]time.T
 
 // podMissed handles a pod that a list after a break of the watch lacked.
 func (c *jobController) podMissed(pod *corev1.Pod) {
-	job, ok := c.owners.Of(pod)
-	if ok && !isFinished(job) && !c.managedElsewhere(job) && isUnaccounted(pod) {
-		c.memory.missed.add(reconcile.KeyOf(job), pod.UID)
+	if job, ok := c.countedBy(pod); ok && isUnaccounted(pod) {
+		c.memory.missed.add(job, pod.UID)
 	}
 	c.podDeleted(pod)
+}
+
+// countedBy returns the Job that controls a pod, and whether it may still have to count it. Of one that is missed, too,
+// no more is known.
+func (c *jobController) countedBy(pod *corev1.Pod) (types.NamespacedName, bool) {
+	if job, ok := c.owners.Of(pod); ok {
+		return reconcile.KeyOf(job), !isFinished(job) && !c.managedElsewhere(job)
+	}
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || !isJobRef(ref) {
+		return types.NamespacedName{}, false
+	}
+	job := types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name}
+	return job, c.owners.IsMissed(job)
 }
 
 // isUnaccounted reports whether it still matters to its Job what becomes of a pod: it has not finished, or was not

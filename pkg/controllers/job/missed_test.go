@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -174,6 +175,33 @@ func TestATombstoneIsNoDeletion(t *testing.T) {
 		if f.c.memory.missed.knows(key) != test.want {
 			t.Errorf("%s: is missed, want %v", name, test.want)
 		}
+	}
+}
+
+// Lists lack a Job, and then its pod, which its status does not tell of. The Job is shown again first. Pins JOB-138.
+func TestAPodOfAMissedJobIsMissed(t *testing.T) {
+	job := newJob(started)
+	f := newFixture(t, defaults, job)
+	if err := f.Fake.Tracker().Add(newPod("p")); err != nil {
+		t.Fatal(err)
+	}
+	f.Uncache(t, job)
+	f.c.podMissed(newPod("q"))
+	if f.c.memory.knows(key) {
+		t.Error("the pod of a Job that was deleted is missed")
+	}
+	f.c.jobMissed(job)
+	f.c.podMissed(newPod("p"))
+	f.Cache(t, job)
+	f.MustReconcile(t)
+	f.WantRequests(t, "list pods", "update jobs/status")
+	f.Uncache(t, job)
+	f.c.jobMissed(job)
+	f.c.podMissed(newPod("p"))
+	f.Clock.Step(writes.Timeout)
+	f.MustReconcile(t)
+	if f.c.memory.knows(key) {
+		t.Error("the pod of a Job that is gone is missed")
 	}
 }
 

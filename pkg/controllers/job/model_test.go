@@ -192,8 +192,13 @@ func (w *jobWorld) validate(old, new runtime.Object) error {
 	return nil
 }
 
-// ends checks that a Job does not end while a pod exists that it must account for and that its cache lacks.
+// ends checks that a Job is complete only with as many completions as it requires, and does not end while a pod exists
+// that it must account for and that its cache lacks.
 func (w *jobWorld) ends(job *batchv1.Job) {
+	required, why := ptr.Deref(job.Spec.Completions, 1), trueCondition(job, batchv1.JobComplete)
+	if !isIndexed(job) && why != nil && why.Reason == batchv1.JobReasonCompletionsReached && job.Status.Succeeded < required {
+		w.t.Errorf("the Job is complete with %d of %d completions", job.Status.Succeeded, required)
+	}
 	for _, pod := range simulation.All[*corev1.Pod](w.World) {
 		if w.Lacks(pod) && metav1.IsControlledBy(pod, job) && isTracked(pod) {
 			w.t.Errorf("the Job ends, but pod %s of phase %s exists", pod.Name, pod.Status.Phase)
@@ -262,7 +267,25 @@ func (w *jobWorld) user() {
 		}
 		return
 	}
-	switch n(8) {
+	switch n(10) {
+	case 5:
+		if job.Spec.PodFailurePolicy == nil {
+			w.Note("user changes the replacement policy")
+			simulation.Change(w.World, job, func(j *batchv1.Job) {
+				j.Spec.PodReplacementPolicy = ptr.To([]batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}[n(2)])
+			})
+		}
+	case 6:
+		w.Note("user changes limits")
+		simulation.Change(w.World, job, func(j *batchv1.Job) {
+			j.Spec.BackoffLimit = ptr.To(int32(n(7)))
+			if hasBackoffPerIndex(j) {
+				j.Spec.MaxFailedIndexes = ptr.To(int32(n(3)))
+			}
+			if j.Spec.ActiveDeadlineSeconds = nil; n(3) == 0 {
+				j.Spec.ActiveDeadlineSeconds = ptr.To(int64(30 + n(500)))
+			}
+		})
 	case 0, 1:
 		w.Note("user toggles suspend")
 		simulation.Change(w.World, job, func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(!isSuspended(j)) })

@@ -115,7 +115,7 @@ func (r *reconciliation) countFinished() {
 			continue
 		}
 		switch {
-		case pod.Status.Phase == corev1.PodSucceeded && !succeeded.Has(pod.UID):
+		case pod.Status.Phase == corev1.PodSucceeded && !succeeded.Has(pod.UID) && !failed.Has(pod.UID):
 			r.newSucceeded = append(r.newSucceeded, pod)
 			r.succeeded++
 		case r.isFailed(pod) && !failed.Has(pod.UID) && !succeeded.Has(pod.UID):

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -171,16 +170,7 @@ func TestAPodThatAJobHasAdoptedMeanwhileKeepsItsFinalizer(t *testing.T) {
 	adopted := newPod("p", func(p *corev1.Pod) { p.ResourceVersion = "21" })
 	f := newFixture(t, defaults, newJob(started), adopted)
 	f.Cache(t, newPod("p", alone))
-	f.Intercept("patch pods p", func(action ktesting.Action) error {
-		var sent corev1.Pod
-		if err := json.Unmarshal(action.(ktesting.PatchAction).GetPatch(), &sent); err != nil {
-			return err
-		}
-		if v := sent.ResourceVersion; v != "" && v != adopted.ResourceVersion {
-			return apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
-		}
-		return nil
-	})
+	f.checkVersion(t, "p")
 	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); !reconcile.IsExpected(err) {
 		t.Errorf("the error is %v", err)
 	}

@@ -161,7 +161,9 @@ func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (boo
 func (c *jobController) removeFinalizers(ctx context.Context, r *reconciliation, all []*corev1.Pod) ([]*corev1.Pod, error) {
 	c.memory.removals.add(r.key, all)
 	var released []*corev1.Pod
-	results := inBursts(ctx, len(all), func(ctx context.Context, i int) error { return c.removeFinalizer(ctx, r, all[i]) })
+	results := inBursts(ctx, len(all), func(ctx context.Context, i int) error {
+		return c.removeFinalizer(ctx, r, all[i], anyVersion)
+	})
 	for i, err := range results {
 		if err == nil {
 			released = append(released, all[i])
@@ -174,9 +176,11 @@ func (c *jobController) removeFinalizers(ctx context.Context, r *reconciliation,
 	return released, reconcile.Worst(results...)
 }
 
-// removeFinalizer removes the finalizer of a pod.
-func (c *jobController) removeFinalizer(ctx context.Context, r *reconciliation, pod *corev1.Pod) error {
-	patched, err := c.patchFinalizer(ctx, pod, anyVersion)
+// removeFinalizer removes the finalizer of a pod, if it still has the version.
+func (c *jobController) removeFinalizer(
+	ctx context.Context, r *reconciliation, pod *corev1.Pod, version string,
+) error {
+	patched, err := c.patchFinalizer(ctx, pod, version)
 	if err != nil {
 		return err
 	}

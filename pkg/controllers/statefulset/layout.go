@@ -22,7 +22,8 @@ type layout struct {
 	// condemned holds the pods of other slots, highest first.
 	condemned []*corev1.Pod
 	// firstUnavailable is the lowest pod that is not available or is being deleted. Pods
-	// of slots to be filled come before condemned ones. Nil if there is none.
+	// of slots to be filled come before condemned ones, and of these no finished one counts, for which nobody has to
+	// wait. Nil if there is none.
 	firstUnavailable *corev1.Pod
 }
 
@@ -97,7 +98,7 @@ func firstUnavailable(set *appsv1.StatefulSet, replicas, condemned []*corev1.Pod
 		}
 	}
 	for _, pod := range slices.Backward(condemned) {
-		if isUnavailable(set, pod, now) {
+		if isUnavailable(set, pod, now) && !pods.IsTerminal(pod) {
 			return pod
 		}
 	}

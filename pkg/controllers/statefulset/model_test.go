@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -43,9 +44,16 @@ func (m *model) lacksClaim(pod *corev1.Pod) bool {
 	return false
 }
 
-// others are the garbage collector and the protection of claims.
+// others are the garbage collector, the protection of claims, and whoever deletes pods that are of no set.
 func (m *model) others() bool {
 	did := m.CollectGarbage()
+	_, exists := m.set()
+	for _, pod := range simulation.All[*corev1.Pod](m.World) {
+		if metav1.GetControllerOf(pod) == nil && (!exists || pod.Labels["app"] == "other") {
+			m.Delete(pod, ptr.To[int64](0))
+			did = true
+		}
+	}
 	used := map[string]bool{}
 	for _, pod := range simulation.All[*corev1.Pod](m.World) {
 		for _, v := range pod.Spec.Volumes {
@@ -111,7 +119,16 @@ func (m *model) user() {
 		}
 		return
 	}
-	switch n(12) {
+	switch n(14) {
+	case 12:
+		m.Note("user sets limits")
+		other := m.randomSet()
+		simulation.Change(m.World, set, func(s *appsv1.StatefulSet) {
+			s.Spec.MinReadySeconds, s.Spec.RevisionHistoryLimit = other.Spec.MinReadySeconds, other.Spec.RevisionHistoryLimit
+			s.Spec.UpdateStrategy = other.Spec.UpdateStrategy
+		})
+	case 13:
+		m.takeName(set)
 	case 0, 1, 2:
 		v := fmt.Sprint("v", 1+n(4))
 		m.Note("user sets image %s", v)
@@ -151,6 +168,20 @@ func (m *model) user() {
 		m.Note("user sets start")
 		simulation.Change(m.World, set, startingAt(int32(n(3))))
 	}
+}
+
+// takeName has somebody create a pod with the name of one of a slot, which ends by itself.
+func (m *model) takeName(set *appsv1.StatefulSet) {
+	pod := newPod(set, "", m.Rand.IntN(6))
+	if _, there := simulation.Get[*corev1.Pod](m.World, "ns", pod.Name); there {
+		return
+	}
+	pod.GenerateName, pod.OwnerReferences, pod.Spec.Volumes = "", nil, nil
+	if m.OneIn(2) {
+		pod.Labels = map[string]string{"app": "other"}
+	}
+	m.Note("somebody creates %s", pod.Name)
+	m.Create(pod)
 }
 
 // TestWhateverHappensTheSetIsCompleteInTheEnd has pods fail, claims deleted, specs edited, requests fail and the

@@ -86,6 +86,9 @@ func (c *statefulSetController) replicaTask(ctx context.Context, o *observation,
 	next := replicaStep(o.set, pod, o.now)
 	switch next {
 	case stepRemove:
+		if c.takesClaims(o.set, pod) {
+			return task{last: true}
+		}
 		return task{last: true, run: func(ctx context.Context) error { return c.deletePod(ctx, o.set, pod) }}
 	case stepCreate:
 		return task{last: true, run: func(ctx context.Context) error { return c.createReplica(ctx, o, ordinalOf(pod)) }}

@@ -116,10 +116,5 @@ func (c *statefulSetController) truncateHistory(ctx context.Context, o *observat
 	for _, pod := range o.members {
 		live[revisionOf(pod)] = true
 	}
-	for _, revision := range history.Surplus(o.history, limit, func(name string) bool { return live[name] }) {
-		if err := c.history.Delete(ctx, revision); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.history.DeleteAll(ctx, history.Surplus(o.history, limit, func(name string) bool { return live[name] }))
 }

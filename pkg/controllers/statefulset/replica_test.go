@@ -291,6 +291,41 @@ func TestPodsThatStayAfterAllReturnTheirClaims(t *testing.T) {
 	}
 }
 
+// The garbage collector would delete the claims of a slot that is to be filled. Pins STS-86.
+func TestAPodThatHasFailedIsNotDeletedWithItsClaims(t *testing.T) {
+	const updateClaim = "update persistentvolumeclaims data-web-2"
+	set, revision := newSet(3, claims("data")), revisionAt(t, 1).Name
+	for name, test := range map[string]struct {
+		change  setChange
+		refusal error
+	}{
+		"somebody else has written the claim": {edited, apierrors.NewConflict(claimResource, "data-web-2", errTest)},
+		"a webhook refuses":                   {parallel, errTest},
+		"it is not found":                     {edited, apierrors.NewNotFound(claimResource, "data-web-2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 3, claims("data"), retention(retain, discard), test.change)
+			claim := claimOwnedBy(ref("v1", "Pod", "web-2", "web-2", true))
+			claim.Name = "data-web-2"
+			f.Store(t, claim)
+			f.Cache(t, claim, podAt(set, revision, 0), podAt(set, revision, 1), podAt(set, revision, 2, phase(corev1.PodFailed)))
+			allow := f.Refuse(updateClaim, test.refusal)
+			_ = f.Reconcile()
+			if got := f.Requests(); slices.Contains(got, "delete pods web-2") || !slices.Contains(got, updateClaim) {
+				t.Errorf("requests are %q", got)
+			}
+			allow()
+			for range 2 {
+				f.Env.CatchUp(t, &appsv1.StatefulSet{}, &corev1.PersistentVolumeClaim{})
+				f.MustReconcile(t)
+			}
+			if got := f.Requests(); !slices.Contains(got, "delete pods web-2") {
+				t.Errorf("requests are %q", got)
+			}
+		})
+	}
+}
+
 // An admission webhook may answer like this, too. Then no event follows, and nothing has been written. Pins STS-74.
 func TestAClaimThatIsNotFoundIsLookedAtAgain(t *testing.T) {
 	set := newSet(3, claims("data"))

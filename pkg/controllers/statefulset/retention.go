@@ -213,8 +213,24 @@ func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *cor
 
 // exceed reports whether a claim has an owner that the policy does not want, with which it would be deleted.
 func (o claimOwners) exceed(p policy, inRange bool) bool {
-	wanted := wantedOwners(p, inRange)
-	return (o.set && !wanted.set || o.pod && !wanted.pod) && !o.upToDate(p, inRange)
+	return o.goesWithPod(p, inRange) || o.set && !wantedOwners(p, inRange).set && !o.upToDate(p, inRange)
+}
+
+// goesWithPod reports whether a claim would be deleted with the pod of its slot, although the policy does not want that.
+func (o claimOwners) goesWithPod(p policy, inRange bool) bool {
+	return o.pod && !wantedOwners(p, inRange).pod && !o.upToDate(p, inRange)
+}
+
+// takesClaims reports whether claims that the policy retains would be deleted with a pod: the write that was to prevent
+// that was refused. If the claims cannot be read, they are assumed to be right.
+func (c *statefulSetController) takesClaims(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
+	takes := false
+	err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+		takes = takes || ownersOf(claim, set, pod).goesWithPod(p, slotStays)
+		return nil
+	})
+	return takes && err == nil
 }
 
 // withOwnedClaims returns the pods whose slots have claims with an owner that the policy does not want; missing ones

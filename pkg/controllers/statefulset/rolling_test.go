@@ -157,6 +157,15 @@ func TestHistoryIsTruncated(t *testing.T) {
 	want := []string{"delete controllerrevisions a", "delete controllerrevisions c", "delete pods web-0", putStatus}
 	f.WantRequestsInAnyOrder(t, want...)
 
+	// A revision that is protected keeps no other one, see WL-124.
+	f = settled(t, 1, limit)
+	f.Cache(t, renamed("a", revisionAt(t, -2, image("a"))), renamed("b", revisionAt(t, -1, image("b"))), renamed("c", revisionAt(t, 0, image("c"))))
+	f.Refuse("delete controllerrevisions a", errTest)
+	if err := f.Reconcile(); !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequests(t, "delete controllerrevisions a", "delete controllerrevisions b")
+
 	// Also if something failed.
 	f = settled(t, 1, limit, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](2) })
 	f.Cache(t, renamed("a", revisionAt(t, -2, image("a"))), renamed("b", revisionAt(t, -1, image("b"))))

@@ -89,6 +89,9 @@ func TestAPodOfAParallelSetThatFailsKeepsNoOtherFromBeingCreated(t *testing.T) {
 			[]runtime.Object{newSet(3, parallel), podAt(newSet(3), revision.Name, 0, phase(corev1.PodFailed))},
 			"delete pods web-0", "no"},
 		"its claim is being deleted": {[]runtime.Object{withClaim, going}, "", "pvc data-web-0 is being deleted"},
+		"its name is taken": {[]runtime.Object{newSet(3, parallel), podAt(newSet(3), revision.Name, 0, func(pod *corev1.Pod) {
+			pod.OwnerReferences[0].UID = "another"
+		})}, "", `pods "web-0" already exists`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, append(test.objects, revision)...)
@@ -99,7 +102,7 @@ func TestAPodOfAParallelSetThatFailsKeepsNoOtherFromBeingCreated(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			created := slices.DeleteFunc(f.Requests(), func(request string) bool {
-				return !strings.HasPrefix(request, "create pods ")
+				return !strings.HasPrefix(request, "create pods ") || request == createWeb0
 			})
 			slices.Sort(created)
 			if want := []string{"create pods web-1", "create pods web-2"}; !slices.Equal(created, want) {
@@ -205,4 +208,19 @@ func TestNothingIsDoneUntilTheCacheShowsTheLastDeletion(t *testing.T) {
 	f.CatchUp(t)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "delete pods web-1", putStatus)
+}
+
+// The higher pod cannot be scheduled, and the lower one, which was evicted, is nobody's to replace. Pins STS-77.
+func TestAPodIsScaledDownAlthoughALowerOneHasFailed(t *testing.T) {
+	f := settled(t, 2, func(set *appsv1.StatefulSet) { set.Spec.Replicas = new(int32) })
+	made, revision := newSet(2), revisionAt(t, 1).Name
+	f.Store(t, podAt(made, revision, 0, phase(corev1.PodFailed), notReady), podAt(made, revision, 1, phase(corev1.PodPending), notReady))
+	f.CatchUp(t)
+	for _, name := range []string{"web-1", "web-0"} {
+		f.MustReconcile(t)
+		if got := f.Requests(); !slices.Contains(got, "delete pods "+name) {
+			t.Errorf("requests are %q, want the deletion of %s", got, name)
+		}
+		f.CatchUp(t)
+	}
 }

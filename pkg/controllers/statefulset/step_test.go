@@ -121,6 +121,7 @@ func TestLayOut(t *testing.T) {
 		{"STS-72: gaps, in order", nil, 5, []at{{3, ready}, {1, ready}}, "0+ 1 3", "", "0"},
 		{"STS-22: too many pods", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
 		{"STS-23: a condemned pod is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
+		{"STS-77: a condemned pod that has finished", nil, 1, []at{{3, notReady}, {0, ready}, {2, phase(corev1.PodFailed)}}, "0", "3 2", "3"},
 		{"STS-23: a replica comes before condemned ones", nil, 2, []at{{0, ready}, {1, terminating}, {2, notReady}}, "0 1", "2", "1"},
 		{"STS-22: start", []setChange{startingAt(5)}, 2, []at{{4, ready}, {5, ready}}, "5 6+", "4", "6"},
 		{"STS-22: the start moved up", []setChange{startingAt(1)}, 1, []at{{0, ready}, {1, ready}}, "1", "0", ""},

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -36,14 +37,14 @@ func atOnce(ctx context.Context, runs []func(context.Context) error) []error {
 	return errs
 }
 
-// createAll creates missing pods in a slow start, and returns the errors. A pod whose claim is being deleted does not
-// end it: that says nothing about the others.
+// createAll creates missing pods in a slow start, and returns the errors. A pod whose claim is being deleted, or whose
+// name another one has, does not end it: that says nothing about the others.
 func createAll(ctx context.Context, missing []func(context.Context) error) []error {
 	waiting := make([]error, len(missing))
 	_, errs := slowstart.Do(ctx, len(missing), maxBatch, func(ctx context.Context, i int) error {
 		err := missing[i](ctx)
 		var going claimIsGoing
-		if errors.As(err, &going) {
+		if errors.As(err, &going) || apierrors.IsAlreadyExists(err) {
 			waiting[i], err = err, nil
 		}
 		return err

@@ -67,6 +67,9 @@ func (o *Owners[T]) Missed(owner T) {
 	o.Enqueue(reconcile.Gone(owner), owner)
 }
 
+// IsMissed reports whether there may be an owner that the cache lacks, see Missed.
+func (o *Owners[T]) IsMissed(key types.NamespacedName) bool { return !o.missed.since(key).IsZero() }
+
 // Of returns the owner that controls a dependent, and false if there is none of the kind.
 func (o *Owners[T]) Of(dependent metav1.Object) (T, bool) {
 	return Resolve(metav1.GetControllerOfNoCopy(dependent), o.options.Kind.Kind, func(name string) (T, error) {

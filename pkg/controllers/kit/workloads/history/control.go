@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -116,6 +117,15 @@ func (c Control) Delete(ctx context.Context, revision *appsv1.ControllerRevision
 		return nil
 	}
 	return fmt.Errorf("deleting revision %s/%s: %w", revision.Namespace, revision.Name, err)
+}
+
+// DeleteAll deletes revisions. A failure does not affect the others.
+func (c Control) DeleteAll(ctx context.Context, revisions []*appsv1.ControllerRevision) error {
+	var failures []error
+	for _, revision := range revisions {
+		failures = append(failures, c.Delete(ctx, revision))
+	}
+	return errors.Join(failures...)
 }
 
 // Patch sends a patch for a revision, for example for an owners.Claimer, and returns the

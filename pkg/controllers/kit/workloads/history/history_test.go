@@ -369,6 +369,22 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Pins WL-124.
+func TestARevisionThatIsNotDeletedKeepsNoOther(t *testing.T) {
+	f := newFixture(t, numbered("a", 1, 0), numbered("b", 2, 0), numbered("c", 3, 0))
+	no := errors.New("no")
+	f.fake.PrependReactor("delete", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
+		return action.(ktesting.DeleteAction).GetName() == "a", nil, no
+	})
+	if err := f.DeleteAll(t.Context(), []*appsv1.ControllerRevision{numbered("a", 1, 0), numbered("b", 2, 0)}); !errors.Is(err, no) {
+		t.Errorf("got %v", err)
+	}
+	left, err := f.fake.AppsV1().ControllerRevisions("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 2 || left.Items[0].Name != "a" || left.Items[1].Name != "c" {
+		t.Errorf("left are %v, %v", left.Items, err)
+	}
+}
+
 // Pins WL-117.
 func TestDeleteBelievesTheAPIServerOnly(t *testing.T) {
 	resource := appsv1.Resource("controllerrevisions")
