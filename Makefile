@@ -159,7 +159,7 @@ NIGHTLY := KCMD_REAL_CLOCK=yes KCMD_TAKEOVERS=100 KCMD_FAILOVER_LOSSES=200 KCMD_
   KCMD_RELOADS=1000 KCMD_RELOAD_PODS=5000 KCMD_DEPLOYMENT_REPLICAS=1000 KCMD_MASS_FAILURE=yes \
   KCMD_DEVICE_SLICES=10 KCMD_RESTARTS=1000
 .PHONY: nightly
-nightly: sandbox soak dropin ## Run the long forms of those tests, soak, and compare with upstream
+nightly: sandbox soak dropin suites ## Run the long forms of those tests, soak, and upstream's suites, and compare with upstream
 	$(NIGHTLY) go test -count=1 -v -p 1 -timeout 3h \
 	  $(addprefix ./test/integration/,garbage nodes devices heartbeats leadership promises failover takeover reload)
 

@@ -27,6 +27,7 @@ func (s Suite) skip() string {
 // Why a test is left out.
 const (
 	constants = "it shortens times that are constants of the manager"
+	gates     = "it switches a feature gate and expects that the next reconcile knows"
 	inside    = "it looks into the controller's memory"
 	metrics   = "it reads the controller's metrics from its own process"
 )
@@ -38,7 +39,7 @@ func Suites() []Suite {
 		{Name: "clustertrustbundles", Left: map[string]string{"TestClusterTrustBundlesPublisherController": metrics}},
 		{Name: "cronjob"},
 		{Name: "daemonset"},
-		{Name: "deployment"},
+		{Name: "deployment", Left: map[string]string{"TestTerminatingReplicasDeploymentStatus": gates}},
 		{Name: "disruption", Left: map[string]string{"TestStalePodDisruption/stale-condition": constants}},
 		{Name: "dra"},
 		{Name: "dualstack"},

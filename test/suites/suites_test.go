@@ -86,7 +86,7 @@ func (r runner) list(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// run runs a test without the parts that skip matches. The error has the end of its log.
+// run runs a test without the parts that skip matches. The error says where its log is.
 func (r runner) run(ctx context.Context, name, skip string) error {
 	folder := filepath.Join(r.logs, name)
 	if err := os.RemoveAll(folder); err != nil {
@@ -97,10 +97,15 @@ func (r runner) run(ctx context.Context, name, skip string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience+time.Minute)
 	defer cancel()
-	return process.Run(ctx, r.spec(folder, process.Spec{
+	output := filepath.Join(folder, "test.log")
+	err := process.Run(ctx, r.spec(folder, process.Spec{
 		Args:    []string{fmt.Sprintf("-test.run=^%s$", name), "-test.skip=" + skip, "-test.v", "-test.timeout=" + patience.String()},
-		LogFile: filepath.Join(folder, "test.log"),
+		LogFile: output,
 	}))
+	if err != nil {
+		return fmt.Errorf("%w: its log is %s", err, output)
+	}
+	return nil
 }
 
 func (r runner) spec(folder string, spec process.Spec) process.Spec {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/component-base/metrics"
 
 	"kcmd.dev/test/controlplane/process"
 	"kcmd.dev/test/ports"
@@ -39,6 +40,8 @@ type Controller struct {
 	client client
 	flags  []string
 	port   int
+	// counters are those of Count, by name.
+	counters map[string]*metrics.CounterVec
 }
 
 // client is that of any API group.
@@ -54,7 +57,7 @@ func New(args []any, name string, flags ...string) *Controller {
 	}
 	c := &Controller{flags: append([]string{
 		"--controllers=" + name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--authorization-always-allow-paths=" + debugPaths + "*",
+		"--authorization-always-allow-paths=" + debugPaths + "*," + metricsPath,
 	}, flags...), port: port}
 	for _, arg := range args {
 		switch arg := arg.(type) {
@@ -78,11 +81,14 @@ func New(args []any, name string, flags ...string) *Controller {
 const debugPaths = "/debug/controllers/"
 
 // Debug returns the debugging information of a controller, and false while the manager serves none.
-func (c *Controller) Debug(path string) (string, bool) {
+func (c *Controller) Debug(path string) (string, bool) { return c.get(debugPaths + path) }
+
+// get returns what the manager serves, and false if it does not.
+func (c *Controller) get(path string) (string, bool) {
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
-	answer, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d%s%s", c.port, debugPaths, path))
+	answer, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", c.port, path))
 	if err != nil {
 		return "", false
 	}
@@ -95,6 +101,7 @@ func (c *Controller) Debug(path string) (string, bool) {
 // runs. What fails here ends the process of the test, as upstream's Run returns no error. The numbers of workers and other
 // arguments that some of upstream's controllers take are not for the manager.
 func (c *Controller) Run(ctx context.Context, _ ...any) {
+	go c.count(ctx)
 	if err := run(ctx, c.client, c.flags); err != nil {
 		panic(fmt.Sprintf("running the manager with %q: %v", c.flags, err))
 	}
