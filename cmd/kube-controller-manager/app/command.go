@@ -131,6 +131,7 @@ func run(ctx context.Context, o runtime.Options) error {
 	ctx, stop := signal.NotifyContext(background(ctx), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // back to the default: a second signal kills
+	defer ignoreHangups()()
 	defer klog.Flush()
 	defer footprint.Keep()()
 
@@ -144,4 +145,23 @@ func run(ctx context.Context, o runtime.Options) error {
 		return err
 	}
 	return r.Run(ctx)
+}
+
+// ignoreHangups says in the log that SIGHUP has no effect, until it is stopped. It would end the process at once, with its
+// leases held, and many programs take it as a request to read their configuration again.
+func ignoreHangups() (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range hangups {
+			klog.Background().Info("SIGHUP has no effect: edits of the configuration file are followed without a signal")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-ended
+	}
 }
