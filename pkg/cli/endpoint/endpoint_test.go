@@ -157,7 +157,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want    []string
 	}{
 		{"expired", nil, func(c *Connection) { c.TokenFile = write(t, "expired") },
-			[]string{"could not authenticate the request: 401 Unauthorized", "the token may have expired"}},
+			[]string{"could not authenticate the request: 401 Unauthorized", "The token may have expired", "does not reach the API server", "system:masters"}},
 		{"a service account without rights", nil, func(c *Connection) { c.TokenFile = write(t, "weak") },
 			[]string{`/statusz returned 403 Forbidden: forbidden: User "system:serviceaccount:default:viewer" cannot get path "/statusz"`,
 				"kubectl create clusterrole kube-controller-manager-viewer --verb=get --non-resource-url=/statusz --non-resource-url=/configz",
@@ -174,6 +174,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{"broken", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 1000), http.StatusInternalServerError)
 		}, nil, []string{"500 Internal Server Error: xxx", "x…"}},
+		{"without an API server", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `Internal Server Error: "/statusz": Post "https://10.0.0.1:6443/apis/authorization.k8s.io/v1/subjectaccessreviews": connection refused`,
+				http.StatusInternalServerError)
+		}, nil, []string{"connection refused", "asks the API server of serving.authorization.kubeconfig", "system:masters", "serving.authentication.clientCAFile"}},
 		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(c *Connection) { c.Timeout = 20 * time.Millisecond },
 			[]string{"did not respond in time", "--timeout"}},
 	}

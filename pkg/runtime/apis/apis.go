@@ -16,6 +16,7 @@ package apis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -87,7 +89,7 @@ func (c *Catalog) Generation() uint64 {
 	return c.generation
 }
 
-// Changed receives a value after what is served has changed.
+// Changed receives a value after what is served has changed, or the reason why that is not known.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 
 // Missing describes which of the resources are not served, or why that is not known. It is
@@ -100,7 +102,7 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	}
 	if !c.known {
 		if c.err != nil {
-			return fmt.Sprintf("API discovery failed: %v", c.err)
+			return "API discovery failed: " + reasonOf(c.err)
 		}
 		return "API discovery has not completed yet"
 	}
@@ -198,9 +200,29 @@ func (c *Catalog) note(err error, failed map[schema.GroupVersion]error) error {
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		news := !c.known && (c.err == nil || reasonOf(c.err) != reasonOf(err))
 		c.err = err
+		if news {
+			c.tellLocked()
+		}
 	}
 	return err
+}
+
+// reasonOf is the message of an error. Of some answers client-go has none, and says "unknown".
+func reasonOf(err error) string {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) && answer.Status().Message == "unknown" {
+		return fmt.Sprintf("the API server answered %d %s", answer.Status().Code, answer.Status().Reason)
+	}
+	return err.Error()
+}
+
+func (c *Catalog) tellLocked() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Preferred returns the preferred resources as of the last discovery that succeeded, at
@@ -228,10 +250,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed m
 	c.generation++
 	c.lacks, c.wait = false, suspectPause
 	clear(c.unknown)
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.tellLocked()
 }
 
 // keepFailed adds to new lists those of the groups and versions that could not be asked, as
