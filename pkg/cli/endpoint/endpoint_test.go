@@ -170,7 +170,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			[]string{"is for another name", "Use --server"}},
 		{"something else", answer("hello"), nil, []string{"did not return a status that this program can read"}},
 		{"upstream", answer(map[string]string{"kind": "Statusz"}), nil, []string{"did not return a status that this program can read"}},
-		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it kcmd?"}},
+		{"an API server", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "only the following media types are accepted: application/json", http.StatusNotAcceptable)
+		}, nil, []string{"406 Not Acceptable: only the following", "Is it kcmd? The API server is another process: --server is the address of the kube-controller-manager."}},
+		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it kcmd? The API server is another process"}},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 1000), http.StatusInternalServerError)
 		}, nil, []string{"500 Internal Server Error: xxx", "x…"}},

@@ -100,8 +100,8 @@ func (c *Client) refused(path string, code int, message string) error {
 		e.Advice = grant(message, path)
 	case code == http.StatusInternalServerError && strings.Contains(message, "/subjectaccessreviews"):
 		e.Advice = "The process asks the API server of serving.authorization.kubeconfig who may read this. " + meanwhile
-	case code == http.StatusNotFound:
-		e.Advice = "Is it kcmd?"
+	case code == http.StatusNotFound, code == http.StatusNotAcceptable:
+		e.Advice = "Is it kcmd? The API server is another process: --server is the address of the kube-controller-manager."
 	}
 	return e
 }
