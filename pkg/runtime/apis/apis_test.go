@@ -150,7 +150,7 @@ func TestWhatFailsKeepsItsLastAnswer(t *testing.T) {
 	}
 }
 
-// Another user of the mapper resets it in the middle of a refresh, so that the API server is asked again, which fails.
+// What was not answered is asked again in the middle of a refresh, which fails.
 func TestWhatFailsInTheMiddleKeepsItsLastAnswer(t *testing.T) {
 	down := errors.New("down")
 	for name, test := range map[string]struct {
@@ -167,10 +167,14 @@ func TestWhatFailsInTheMiddleKeepsItsLastAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, generation := len(c.Preferred()), c.Generation()
-			c.cached = &resetting{CachedDiscoveryInterface: c.cached, between: func() {
-				c.mapper.Reset()
-				test.fails(s)
-			}}
+			c.newView = func() *view {
+				v := viewOf(s)
+				v.cached = &resetting{CachedDiscoveryInterface: v.cached, between: func() {
+					v.mapper.Reset()
+					test.fails(s)
+				}}
+				return v
+			}
 			if err := c.Refresh(t.Context()); !errors.Is(err, test.err) {
 				t.Errorf("error is %v", err)
 			}
