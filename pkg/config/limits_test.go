@@ -43,6 +43,7 @@ func hostile() map[string]string {
 		"lists in lists":         "a:\n" + strings.Repeat("- ", most) + "\n",
 		"1400 levels":            ladder(1400),
 		"keys":                   numbered(49_000, "k%d: 1\n"),
+		"keys and indentation":   "a:\n" + numbered(11_000, "  k%d: 1\n") + " b: 1\n",
 		"one key many times":     strings.Repeat("resync: {}\n", 30_000),
 		"gates":                  "featureGates:\n" + numbered(19_000, "  GenericWorkloa%d: true\n"),
 		"metric labels":          "metrics:\n  allowListMapping:\n" + numbered(19_000, "    m%d,l: v\n"),

@@ -57,7 +57,7 @@ func TestLoadReportsBadFiles(t *testing.T) {
 		{"half-written second key", header + "leaderElection:\n  retryPeriod: 1s\n  leaseDur", "f.yaml:5:3: not valid YAML: could not find expected ':'"},
 		{"half-written quote", header + "clientConnection:\n  kubeconfig: \"/etc/ku", "f.yaml:4:15: not valid YAML: found unexpected end of stream"},
 		{"half-written flow", header + "resync: {minPeriod: 1h\n", "f.yaml:3:9: not valid YAML: did not find expected ',' or '}'"},
-		{"bad indentation", header + "resync:\n  minPeriod: 1h\n reload: {}\n", "f.yaml:5:2: not valid YAML: did not find expected key"},
+		{"bad indentation", header + "resync:\n  minPeriod: 1h\n reload: {}\n", "f.yaml:5:2: not valid YAML: did not find expected key: is this line indented like those that it belongs to?"},
 		{"two values", header + "resync: a: b\n", "f.yaml:3:10: not valid YAML: mapping values are not allowed in this context"},
 		{"unknown anchor", header + "resync: *base\n", "f.yaml:3:9: not valid YAML: no anchor &base is defined before this alias"},
 		{"anchor in itself", header + "resync: &a {minPeriod: *a}\n", "f.yaml:3:9: resync.minPeriod: the anchor &a contains itself"},

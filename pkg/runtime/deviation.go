@@ -84,15 +84,25 @@ func unplanned(before, after supervisor.Spec) string {
 	return ""
 }
 
-// report makes deviations visible.
+// report makes deviations visible. Those that differ in their subject only are reported together.
 func (r *Runtime) report(ctx context.Context, all []status.Deviation) {
 	logger := klog.FromContext(ctx)
+	var explained []status.Deviation // without subjects
+	subjects := map[status.Deviation][]string{}
 	for _, d := range all {
 		if d.Because == "" {
 			r.reloads.Deviated()
 			logger.Error(nil, "A reload did something else than planned", "subject", d.Subject, "planned", d.Planned, "done", d.Done)
 			continue
 		}
-		logger.Info("A reload was carried out differently", "subject", d.Subject, "planned", d.Planned, "done", d.Done, "because", d.Because)
+		subject := d.Subject
+		d.Subject = ""
+		if subjects[d] == nil {
+			explained = append(explained, d)
+		}
+		subjects[d] = append(subjects[d], subject)
+	}
+	for _, d := range explained {
+		logger.Info("A reload was carried out differently", "subjects", subjects[d], "planned", d.Planned, "done", d.Done, "because", d.Because)
 	}
 }

@@ -1,11 +1,17 @@
 package runtime
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // What a Plan does not know explains a difference. What it does know never does.
@@ -90,6 +96,27 @@ func TestDeviationsOfLeasesAndTheConnection(t *testing.T) {
 	for n := range want {
 		if got[n] != want[n] {
 			t.Errorf("got %+v, want %+v", got[n], want[n])
+		}
+	}
+}
+
+// An edit that replaces a lock has every controller wait for it: that is said once.
+func TestDeviationsAreReportedTogether(t *testing.T) {
+	var log bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+	r := &Runtime{reloads: telemetry.NewReload(telemetry.NewRegistry())}
+	waits := status.Deviation{Planned: plan.Restart, Done: plan.Stop, Because: "the lock is being replaced"}
+	a, b, c := waits, waits, status.Deviation{Subject: "c", Planned: plan.Start, Done: plan.Off, Because: "not served"}
+	a.Subject, b.Subject = "a", "b"
+	r.report(klog.NewContext(t.Context(), logger), []status.Deviation{a, c, b, {Subject: "d", Planned: plan.Keep, Done: plan.Stop}})
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	for n, want := range []string{
+		`"A reload did something else than planned" subject="d" planned="keep" done="stop"`,
+		`"A reload was carried out differently" subjects=["a","b"] planned="restart" done="stop" because="the lock is being replaced"`,
+		`"A reload was carried out differently" subjects=["c"] planned="start" done="off" because="not served"`,
+	} {
+		if len(lines) != 3 || !strings.HasSuffix(lines[n], want) {
+			t.Errorf("logged is\n%s\nwant in line %d\n%s", &log, n+1, want)
 		}
 	}
 }

@@ -305,7 +305,8 @@ func (r *Runtime) applyInPlace() {
 func (r *Runtime) stop(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var failures []error
-	if r.document != nil { // else nothing runs
+	started := r.document != nil
+	if started { // else nothing runs
 		logger.Info("Stopping controllers")
 		r.resignAll(context.WithoutCancel(ctx))
 	}
@@ -320,7 +321,9 @@ func (r *Runtime) stop(ctx context.Context) error {
 	}
 	r.server.Shutdown()
 	r.hub.Detach(r.registry)
-	logger.Info("Stopped")
+	if started {
+		logger.Info("Stopped")
+	}
 	return errors.Join(failures...)
 }
 

@@ -60,7 +60,7 @@ func executeRoot(root *cobra.Command, args []string, stdout, stderr io.Writer) i
 }
 
 func newRoot() *cobra.Command {
-	var file, lastGood string
+	var file, lastGood once
 	var printsVersion bool
 	root := &cobra.Command{
 		Use:   "kube-controller-manager --config FILE",
@@ -97,24 +97,24 @@ usage; 3 something changes, with --exit-code.`,
 
   # Why does this object not change?
   kube-controller-manager why deployment/web -n shop`,
-		Args:          noArguments,
+		Args:          noFile,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printsVersion {
 				return printVersion(cmd.OutOrStdout(), thisVersion())
 			}
-			if file == "" {
+			if file.value == "" {
 				return misuse{errors.New("--config FILE is required")}
 			}
-			if lastGood == "" && cmd.Flags().Changed("last-good") {
+			if lastGood.value == "" && cmd.Flags().Changed("last-good") {
 				return misuse{errors.New("--last-good must name a directory")}
 			}
-			return run(cmd.Context(), runtime.Options{ConfigFile: file, LastGood: lastGood})
+			return run(cmd.Context(), runtime.Options{ConfigFile: file.value, LastGood: lastGood.value})
 		},
 	}
-	root.Flags().StringVar(&file, "config", "", "path of the configuration file (required)")
-	root.Flags().StringVar(&lastGood, "last-good", "",
+	root.Flags().Var(&file, "config", "path of the configuration `FILE` (required)")
+	root.Flags().Var(&lastGood, "last-good",
 		"`DIR` in which the configuration in force is kept, "+
 			"to start with it while the configuration file is invalid or missing\n"+
 			"(default: nothing is kept)")
@@ -131,6 +131,7 @@ func run(ctx context.Context, o runtime.Options) error {
 	ctx, stop := signal.NotifyContext(background(ctx), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // back to the default: a second signal kills
+	defer ignoreHangups()()
 	defer klog.Flush()
 	defer footprint.Keep()()
 
@@ -144,4 +145,23 @@ func run(ctx context.Context, o runtime.Options) error {
 		return err
 	}
 	return r.Run(ctx)
+}
+
+// ignoreHangups says in the log that SIGHUP has no effect, until it is stopped. It would end the process at once, with its
+// leases held, and many programs take it as a request to read their configuration again.
+func ignoreHangups() (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range hangups {
+			klog.Background().Info("SIGHUP has no effect: edits of the configuration file are followed without a signal")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-ended
+	}
 }

@@ -47,6 +47,18 @@ func TestMisuse(t *testing.T) {
 	}{
 		{"nothing to run", nil, `--config FILE is required`, ""},
 		{"no directory", []string{"--config", "testdata/before.yaml", "--last-good", ""}, `--last-good must name a directory`, ""},
+		{
+			"two files", []string{"--config", "a.yaml", "--config=b.yaml"},
+			`invalid argument "b.yaml" for "--config" flag: it is given twice, and was "a.yaml" before`, "",
+		},
+		{
+			"two directories", []string{"--config", "a.yaml", "--last-good", "a", "--last-good", "b"},
+			`invalid argument "b" for "--last-good" flag: it is given twice, and was "a" before`, "",
+		},
+		{
+			"a file without its flag", []string{"testdata/before.yaml"},
+			`"testdata/before.yaml" is neither a command nor a flag of "kube-controller-manager", did you mean --config testdata/before.yaml?`, "",
+		},
 		{"unknown command", []string{"start"}, `"start" is neither a command nor a flag of "kube-controller-manager"`, ""},
 		{
 			"unknown flag", []string{"--kubeconfig", "x"},

@@ -26,6 +26,7 @@ import (
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/why"
 	"kcmd.dev/schemas"
+	"kcmd.dev/test/must"
 )
 
 func readTestdata(t *testing.T, name string) string {
@@ -138,6 +139,12 @@ func TestStatusAsksWhereTheConfigurationSays(t *testing.T) {
 		if got := command("status", "--config", file, "--token-file", "testdata/token"); got.code != exitFailed || !strings.HasPrefix(got.stderr, want) {
 			t.Errorf("%+v, want %s", got, want)
 		}
+	}
+	must.Succeed(t, os.Remove(file))
+	want := "Error: reading the configuration: read " + file + ": no such file or directory\n" +
+		"The address of the process cannot be read from this file: set --server https://HOST:PORT\n"
+	if got := command("status", "--config", file, "--token-file", "testdata/token"); got.code != exitFailed || got.stderr != want {
+		t.Errorf("%+v, want %s", got, want)
 	}
 }
 

@@ -35,6 +35,27 @@ func (f *colorFlag) colors(cmd *cobra.Command) (terminal.Colors, error) {
 	return terminal.ColorsFor(when, cmd.OutOrStdout(), os.Getenv("NO_COLOR")), nil
 }
 
+// once is the value of a flag that may be given once. Of several values, all but the last would be ignored without a word.
+type once struct {
+	value string
+	given bool
+}
+
+// String implements pflag.Value.
+func (o *once) String() string { return o.value }
+
+// Type implements pflag.Value.
+func (o *once) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (o *once) Set(value string) error {
+	if o.given {
+		return fmt.Errorf("it is given twice, and was %q before", o.value)
+	}
+	o.value, o.given = value, true
+	return nil
+}
+
 // outputFlag is --output of a command.
 type outputFlag struct {
 	format  string
@@ -163,9 +184,10 @@ func (f *connectionFlags) open() (*endpoint.Client, error) {
 // servingOf returns where the process with a configuration serves. The file may have become
 // invalid since the process read it, which is when its status is needed most.
 func servingOf(name string) (*v1beta1.Serving, error) {
+	const advice = "%w\nThe address of the process cannot be read from this file: set --server https://HOST:PORT"
 	data, err := readFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
+		return nil, fmt.Errorf("reading the configuration: "+advice, err)
 	}
 	document, err := config.Load(name, data)
 	if err == nil {
@@ -175,8 +197,7 @@ func servingOf(name string) (*v1beta1.Serving, error) {
 		Serving v1beta1.Serving `json:"serving"`
 	}
 	if yaml.Unmarshal(data, &invalid) != nil {
-		return nil, fmt.Errorf(
-			"%w\nThe address of the process cannot be read from this file: set --server https://HOST:PORT", err)
+		return nil, fmt.Errorf(advice, err)
 	}
 	cfg := &v1beta1.KubeControllerManagerConfiguration{Serving: invalid.Serving}
 	v1beta1.SetDefaults(cfg)

@@ -10,12 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/must"
 )
 
@@ -34,20 +36,26 @@ func logOf(t *testing.T, f func()) string {
 	return string(must.Get(os.ReadFile(path))(t))
 }
 
-// startInVain runs the process with a configuration whose port is in use.
-func startInVain(t *testing.T, logging string) {
+// aloneIn writes, into a folder, a configuration with these lines for a process whose API server is away, and returns
+// its path.
+func aloneIn(t *testing.T, folder string, lines string) string {
 	t.Helper()
-	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer func() { must.Succeed(t, taken.Close()) }()
-	folder := t.TempDir()
 	kubeconfig, file := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "config.yaml")
 	must.Succeed(t, os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"+
 		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"+
 		"contexts: [{name: x, context: {cluster: c}}]\n"), 0o600))
 	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"+
-		"clientConnection: {kubeconfig: %s}\nlogging: %s\n"+
-		"serving: {bindAddress: 127.0.0.1, port: %d, authentication: {skipLookup: true}}\n",
-		kubeconfig, logging, taken.Addr().(*net.TCPAddr).Port), 0o600))
+		"clientConnection: {kubeconfig: %s}\n%s\n", kubeconfig, lines), 0o600))
+	return file
+}
+
+// startInVain runs the process with a configuration whose port is in use.
+func startInVain(t *testing.T, logging string) {
+	t.Helper()
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { must.Succeed(t, taken.Close()) }()
+	file := aloneIn(t, t.TempDir(), fmt.Sprintf("logging: %s\n"+
+		"serving: {bindAddress: 127.0.0.1, port: %d, authentication: {skipLookup: true}}", logging, taken.Addr().(*net.TCPAddr).Port))
 	if got := command("--config", file); got.code != exitFailed || !strings.Contains(got.stderr, "address already in use") {
 		t.Errorf("it ends with %d: %s", got.code, got.stderr)
 	}
@@ -62,9 +70,35 @@ func TestTheLogBeginsAsConfigured(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Errorf("%q is logged: %v", line, err)
 		}
-		if starts := entry.Msg == "Starting" && entry.Version != ""; starts != (n == 0) {
+		if starts := entry.Msg == "Starting" && entry.Version != ""; starts != (n == 0) || entry.Msg == "Stopped" { // nothing ran
 			t.Errorf("line %d is %q", n, line)
 		}
+	}
+}
+
+// A process that is sent SIGHUP, as others are to read their configuration again, says that this has no effect, and ends
+// in good order when it is told to. Pins MGR-254.
+func TestHangupEndsNothing(t *testing.T) {
+	file := aloneIn(t, t.TempDir(), "serving: {port: 0}")
+	log := logOf(t, func() {
+		logged := func(message string) {
+			await.True(t, "it is logged: "+message, func() bool {
+				klog.Flush()
+				return strings.Contains(string(must.Get(os.ReadFile(os.Stderr.Name()))(t)), message)
+			})
+		}
+		ended := make(chan outcome, 1)
+		go func() { ended <- command("--config", file) }()
+		logged("Configuration in force")
+		must.Succeed(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		logged("SIGHUP has no effect")
+		must.Succeed(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		if got := <-ended; got.code != exitGood {
+			t.Errorf("it ends with %d: %s", got.code, got.stderr)
+		}
+	})
+	if !strings.Contains(log, "Stopping controllers") {
+		t.Errorf("it did not end in good order:\n%s", log)
 	}
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,18 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return misuse{unknownCommand(cmd, args[0])}
 	}
 	return nil
+}
+
+// noFile is noArguments of the program itself, which may have been given its file without the flag.
+func noFile(cmd *cobra.Command, args []string) error {
+	err := noArguments(cmd, args)
+	if err == nil {
+		return nil
+	}
+	if info, statErr := os.Stat(args[0]); statErr == nil && !info.IsDir() {
+		return misuse{fmt.Errorf("%w, did you mean --config %s?", err, args[0])}
+	}
+	return err
 }
 
 // unknownCommand is the error about an argument where only a command can be.

@@ -157,7 +157,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want    []string
 	}{
 		{"expired", nil, func(c *Connection) { c.TokenFile = write(t, "expired") },
-			[]string{"could not authenticate the request: 401 Unauthorized", "the token may have expired"}},
+			[]string{"could not authenticate the request: 401 Unauthorized", "The token may have expired", "does not reach the API server", "system:masters"}},
 		{"a service account without rights", nil, func(c *Connection) { c.TokenFile = write(t, "weak") },
 			[]string{`/statusz returned 403 Forbidden: forbidden: User "system:serviceaccount:default:viewer" cannot get path "/statusz"`,
 				"kubectl create clusterrole kube-controller-manager-viewer --verb=get --non-resource-url=/statusz --non-resource-url=/configz",
@@ -170,10 +170,17 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			[]string{"is for another name", "Use --server"}},
 		{"something else", answer("hello"), nil, []string{"did not return a status that this program can read"}},
 		{"upstream", answer(map[string]string{"kind": "Statusz"}), nil, []string{"did not return a status that this program can read"}},
-		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it kcmd?"}},
+		{"an API server", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "only the following media types are accepted: application/json", http.StatusNotAcceptable)
+		}, nil, []string{"406 Not Acceptable: only the following", "Is it kcmd? The API server is another process: --server is the address of the kube-controller-manager."}},
+		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it kcmd? The API server is another process"}},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 1000), http.StatusInternalServerError)
 		}, nil, []string{"500 Internal Server Error: xxx", "x…"}},
+		{"without an API server", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `Internal Server Error: "/statusz": Post "https://10.0.0.1:6443/apis/authorization.k8s.io/v1/subjectaccessreviews": connection refused`,
+				http.StatusInternalServerError)
+		}, nil, []string{"connection refused", "asks the API server of serving.authorization.kubeconfig", "system:masters", "serving.authentication.clientCAFile"}},
 		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(c *Connection) { c.Timeout = 20 * time.Millisecond },
 			[]string{"did not respond in time", "--timeout"}},
 	}

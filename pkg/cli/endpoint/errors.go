@@ -78,6 +78,11 @@ func (c *Client) unreachable(err error) error {
 	return e
 }
 
+// meanwhile ends the advice on a response for which the process needs the API server.
+const meanwhile = "While it does not reach the API server, it\n" +
+	"accepts only client certificates of the group system:masters, and knows their CA from serving.authentication.clientCAFile,\n" +
+	"or if it has read it from the cluster before."
+
 // refused explains an error response.
 func (c *Client) refused(path string, code int, message string) error {
 	e := &Error{What: fmt.Sprintf("%s%s returned %d %s", c.Server, path, code, http.StatusText(code)), Refused: true}
@@ -87,15 +92,16 @@ func (c *Client) refused(path string, code int, message string) error {
 	switch {
 	case code == http.StatusUnauthorized:
 		e.What = fmt.Sprintf("%s could not authenticate the request: 401 Unauthorized", c.Server)
-		e.Advice = "The API server rejected the credentials: " +
-			"the token may have expired, or belong to another cluster. Set others with\n" +
-			"--kubeconfig or --token-file. The process uses the API server of serving.authentication.kubeconfig."
+		e.Advice = "The token may have expired, or belong to another cluster: set other credentials with --kubeconfig or --token-file.\n" +
+			"The process uses the API server of serving.authentication.kubeconfig. " + meanwhile
 	case code == http.StatusForbidden && (c.anonymous || strings.Contains(message, "system:anonymous")):
 		e.Advice = c.anonymousAdvice()
 	case code == http.StatusForbidden:
 		e.Advice = grant(message, path)
-	case code == http.StatusNotFound:
-		e.Advice = "Is it kcmd?"
+	case code == http.StatusInternalServerError && strings.Contains(message, "/subjectaccessreviews"):
+		e.Advice = "The process asks the API server of serving.authorization.kubeconfig who may read this. " + meanwhile
+	case code == http.StatusNotFound, code == http.StatusNotAcceptable:
+		e.Advice = "Is it kcmd? The API server is another process: --server is the address of the kube-controller-manager."
 	}
 	return e
 }

@@ -57,6 +57,7 @@ func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors te
 		}
 		if last.Error != "" && c.Rejected == "" {
 			block(out, last.Error)
+			block(out, "Since then, the file contains the configuration in force again.")
 		}
 	}
 	if c.Rejected != "" {

@@ -150,7 +150,7 @@ func TestShowLittle(t *testing.T) {
 	s.Leadership.Lease = &election.Status{Holder: "me", Since: now.Add(-3 * time.Minute)}
 	s.Reloads = []status.Reload{{Status: "failure", Time: now, Error: "config.yaml: broken"}}
 	got = show(t, s, terminal.Never)
-	for _, part := range []string{"main   yes      1     me      3m0s   all\n", "Last reload:    failure, 0s ago, took 0s\n  config.yaml: broken\n"} {
+	for _, part := range []string{"main   yes      1     me      3m0s   all\n", "Last reload:    failure, 0s ago, took 0s\n  config.yaml: broken\n  Since then, the file contains the configuration in force again.\n"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is missing in\n%s", part, got)
 		}

@@ -126,6 +126,8 @@ func (s *shaper) unknown(f tree.Field, path string, known []string) {
 	message := "unknown field"
 	switch {
 	case s.report.Terse():
+	case path == "controllers" && f.Name == "*":
+		message = "unknown controller, did you mean controllerDefaults, which is for all of them?"
 	case path == "controllers":
 		message = registry.Unknown("unknown controller", f.Name)
 	default:

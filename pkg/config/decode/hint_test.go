@@ -17,6 +17,7 @@ func TestAFieldAtTheWrongPlaceIsFound(t *testing.T) {
 		"serving: {certFile: a}":                           "serving.certFile: unknown field, did you mean serving.tls.certFile or serving.tls.sniCertificates[].certFile?",
 		"concurrent-deployment-syncs: 5":                   "concurrent-deployment-syncs: unknown field, did you mean controllers.deployment-controller.concurrentSyncs?",
 		"--concurrent_gc-syncs: 5":                         "--concurrent_gc-syncs: unknown field, did you mean controllers.garbage-collector-controller.concurrentSyncs?",
+		"controllers: {'*': {enabled: false}}":             `controllers["*"]: unknown controller, did you mean controllerDefaults, which is for all of them?`,
 		"controllers: {job-controller: {concurency: 1}}":   "controllers.job-controller.concurency: unknown field, allowed: concurrentSyncs, enabled, paused, pausedNamespaces, resyncPeriod",
 		"controllers: {job-controller: {leaderElect: on}}": "controllers.job-controller.leaderElect: unknown field, did you mean leaderElection.leaderElect?",
 	} {

@@ -11,6 +11,7 @@ package gates
 import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/registry"
 	"kcmd.dev/pkg/config/v1beta1"
@@ -121,7 +122,8 @@ func Logging(cfg *v1beta1.KubeControllerManagerConfiguration) (featuregate.Featu
 	for _, name := range []string{LoggingAlphaOptions, LoggingBetaOptions} {
 		overrides[name] = Enabled(cfg, name)
 	}
-	if err := gates.SetFromMap(overrides); err != nil {
+	// Without a logger: the configuration may be rejected.
+	if err := gates.SetFromMapWithLogger(klog.Logger{}, overrides); err != nil {
 		return nil, err
 	}
 	return gates, nil

@@ -1,7 +1,11 @@
 package gates
 
 import (
+	"bytes"
 	"testing"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -52,5 +56,16 @@ func BenchmarkEnabled(b *testing.B) {
 	cfg := v1beta1.NewDefault()
 	for b.Loop() {
 		Enabled(cfg, WorkloadWithJob)
+	}
+}
+
+// A configuration that is read, and may be rejected, updates no gates: nothing is logged about it.
+func TestGatesOfLoggingAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(9)))
+	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
+	t.Cleanup(klog.ClearLogger)
+	if _, err := Logging(v1beta1.NewDefault()); err != nil || log.Len() > 0 {
+		t.Errorf("%v, and it is logged: %s", err, &log)
 	}
 }

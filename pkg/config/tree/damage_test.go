@@ -79,6 +79,22 @@ func TestSyntaxErrorsHaveAColumn(t *testing.T) {
 		{"an open brace", "a: 1\nb: {c: [1, 2], d: 3\ne: 4\n", "2:4: not valid YAML: did not find expected ',' or '}'"},
 		{"a list behind a key", "a: 1\nb: - c\n", "2:4: not valid YAML: block sequence entries are not allowed in this context"},
 		{"an alias without a name", "a: 1\nb: * x\n", "2:4: not valid YAML: did not find expected alphabetic or numeric character"},
+		{
+			"an indentation that no line above has", head + "controllers:\n  a:\n    b: 1\n    c: |\n      x\n       y\n   d:\n    b: 1\n",
+			"9:4: not valid YAML: did not find expected key: is this line indented like those that it belongs to?",
+		},
+		{
+			"an element of a list where a key is due", head + "a:\n  b: 1\n  - c\n",
+			"5:3: not valid YAML: did not find expected key: is this line indented like those that it belongs to?",
+		},
+		{
+			"a key where an element of a list is due", head + "a:\n  - b: 1\n    c: 2\n  - b: [3,\n   4]\n  c: 4\n",
+			"8:3: not valid YAML: did not find expected '-' indicator: is this line indented like those that it belongs to?",
+		},
+		{
+			"text after quotes", head + "a:\n  b: 1\n  c: \"x\" y\n",
+			"5:3: not valid YAML: did not find expected key: is this line indented like those that it belongs to?",
+		},
 		{"JSON without a comma", "{\"a\": 1,\n \"b\": {\"c\": 2 \"d\": 3}}", "2:15: not valid JSON: invalid character '\"' after object key:value pair"},
 		{"JSON that ends", "{\"a\": {\"b\": 1}", "1:14: not valid JSON: unexpected end of JSON input"},
 		{"JSON without a quote", "{\n  \"a\": \"b,\n  \"c\": 1\n}\n", "2:11: not valid JSON: invalid character '\\n' in string literal"},

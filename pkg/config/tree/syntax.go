@@ -3,7 +3,9 @@ package tree
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +17,47 @@ var syntaxMessage = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // grammarMessage matches the errors of the grammar, as opposed to those of the scanner.
 var grammarMessage = regexp.MustCompile(`^did not find expected (<|node content|key|'-' indicator|',')`)
+
+// structureMessage matches the errors for which the parser names the line in which the block begins, and not that in which it
+// stopped.
+var structureMessage = regexp.MustCompile(`^did not find expected (key|'-' indicator)$`)
+
+// maxSought is the size of the largest file that is parsed again and again to find where the parser stopped, in bytes.
+const maxSought = 128 << 10
+
+// stoppedAt is the line at which the parser stops with a message, from the given one on: the first lines of the file up to
+// that one fail in the same way, and fewer do not. Lines begin with 1.
+func stoppedAt(lines []string, from int, message string) int {
+	text := strings.Join(lines, "\n")
+	if len(text) > maxSought {
+		return from
+	}
+	ends := make([]int, len(lines)) // of lines, in bytes
+	for i, end := 0, 0; i < len(lines); i++ {
+		end += len(lines[i]) + 1
+		ends[i] = min(end, len(text))
+	}
+	more := sort.Search(len(lines)-from, func(more int) bool {
+		err := parserError([]byte(text[:ends[from-1+more]]))
+		return err != nil && strings.HasSuffix(err.Error(), message)
+	})
+	return from + more
+}
+
+// parserError is the first error of the parser in the documents of a text.
+func parserError(data []byte) error {
+	decoder := newDecoder(data)
+	for {
+		_, err := decoder.next()
+		switch {
+		case errors.Is(err, errEscape) && decoder.allowSlash(data):
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
 
 // reportSyntax gives a parser error the position it lacks. The parser names a
 // line at most, and for errors of its grammar (not of its scanner) the one before.
@@ -42,6 +85,10 @@ func reportSyntax(data []byte, err error, r *problem.Report) {
 		return
 	}
 	line = min(max(line, 1), len(lines))
+	if structureMessage.MatchString(message) {
+		line = stoppedAt(lines, line, message)
+		message += ": is this line indented like those that it belongs to?"
+	}
 	if tab, ok := tabNear(lines, line); ok {
 		r.Errorf(tab, "", "tab character in the indentation: YAML is indented with spaces")
 		return

@@ -9,20 +9,25 @@
 //  3. A group whose discovery fails keeps its last result: an aggregated API server that is
 //     down for a moment does not stop the controllers of its kinds, nor do these kinds count
 //     as unknown.
-//  4. What is served, and what of it is preferred, has a generation, which grows with each
+//  4. Kinds are mapped by the last result, also while the API server is asked again: the mapper has
+//     no context, so who is to stop must not wait for it.
+//  5. What is served, and what of it is preferred, has a generation, which grows with each
 //     change. Users that depend on everything that is served compare it with the generation
 //     they used.
 package apis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -46,9 +51,11 @@ const (
 
 // Catalog is what the API server offers.
 type Catalog struct {
-	cached discovery.CachedDiscoveryInterface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
-	clock  clock.WithTicker
+	clock clock.WithTicker
+	// newView makes a view that knows nothing yet. view is the newest one that was filled: kinds are mapped by it while the
+	// next one is being filled, which takes as long as an API server that hangs.
+	newView func() *view
+	view    atomic.Pointer[view]
 
 	changed chan struct{}
 	suspect chan struct{}
@@ -66,18 +73,29 @@ type Catalog struct {
 	unknown map[string]bool
 }
 
+// view is what one discovery found.
+type view struct {
+	cached discovery.CachedDiscoveryInterface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func viewOf(client discovery.DiscoveryInterface) *view {
+	cached := memory.NewMemCacheClient(client)
+	return &view{cached: cached, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}
+}
+
 // New makes an empty catalog. No request is sent before Run.
 func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
-	cached := memory.NewMemCacheClient(client)
-	return &Catalog{
-		cached:  cached,
-		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(cached),
+	catalog := &Catalog{
 		clock:   c,
+		newView: func() *view { return viewOf(client) },
 		changed: make(chan struct{}, 1),
 		suspect: make(chan struct{}, 1),
 		served:  map[schema.GroupVersionResource]string{},
 		unknown: map[string]bool{},
 	}
+	catalog.view.Store(catalog.newView())
+	return catalog
 }
 
 // Generation is that of what is served and preferred. It grows with each change.
@@ -87,7 +105,7 @@ func (c *Catalog) Generation() uint64 {
 	return c.generation
 }
 
-// Changed receives a value after what is served has changed.
+// Changed receives a value after what is served has changed, or the reason why that is not known.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 
 // Missing describes which of the resources are not served, or why that is not known. It is
@@ -100,7 +118,7 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	}
 	if !c.known {
 		if c.err != nil {
-			return fmt.Sprintf("API discovery failed: %v", c.err)
+			return "API discovery failed: " + reasonOf(c.err)
 		}
 		return "API discovery has not completed yet"
 	}
@@ -174,17 +192,18 @@ func (c *Catalog) Complete() bool {
 
 // Refresh queries the API server. What fails keeps its last result.
 func (c *Catalog) Refresh(ctx context.Context) error {
-	c.mapper.Reset() // invalidates the discovery cache too
-	_, lists, err := c.cached.ServerGroupsAndResources()
+	next := c.newView()
+	_, lists, err := next.cached.ServerGroupsAndResources()
 	failed := map[schema.GroupVersion]error{}
 	if err := c.note(err, failed); err != nil {
 		return err
 	}
-	// From memory, unless somebody else has reset the mapper.
-	preferred, err := c.cached.ServerPreferredResources()
+	// From memory, but for what has failed.
+	preferred, err := next.cached.ServerPreferredResources()
 	if err := c.note(err, failed); err != nil {
 		return err
 	}
+	c.view.Store(next)
 	c.settle(servedBy(lists), failed, preferred)
 	return nil
 }
@@ -198,9 +217,29 @@ func (c *Catalog) note(err error, failed map[schema.GroupVersion]error) error {
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		news := !c.known && (c.err == nil || reasonOf(c.err) != reasonOf(err))
 		c.err = err
+		if news {
+			c.tellLocked()
+		}
 	}
 	return err
+}
+
+// reasonOf is the message of an error. Of some answers client-go has none, and says "unknown".
+func reasonOf(err error) string {
+	var answer apierrors.APIStatus
+	if errors.As(err, &answer) && answer.Status().Message == "unknown" {
+		return fmt.Sprintf("the API server answered %d %s", answer.Status().Code, answer.Status().Reason)
+	}
+	return err.Error()
+}
+
+func (c *Catalog) tellLocked() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Preferred returns the preferred resources as of the last discovery that succeeded, at
@@ -228,10 +267,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed m
 	c.generation++
 	c.lacks, c.wait = false, suspectPause
 	clear(c.unknown)
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
+	c.tellLocked()
 }
 
 // keepFailed adds to new lists those of the groups and versions that could not be asked, as

@@ -3,10 +3,12 @@ package apis
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -75,6 +77,7 @@ func changed(c *Catalog) bool {
 	}
 }
 
+// What is missing is news, and so is another reason why that is not known. Pins MGR-255.
 func TestWhatIsMissing(t *testing.T) {
 	s := newServer(deployments)
 	c := New(s, clock.RealClock{})
@@ -90,8 +93,19 @@ func TestWhatIsMissing(t *testing.T) {
 	if err := c.Refresh(t.Context()); err == nil {
 		t.Error("the failure was not returned")
 	}
-	if got := c.Missing(both); !strings.Contains(got, "connection refused") || c.Complete() || changed(c) {
+	if got := c.Missing(both); !strings.Contains(got, "connection refused") || c.Complete() || !changed(c) {
 		t.Errorf("server down: %q", got)
+	}
+	if err := c.Refresh(t.Context()); err == nil || changed(c) {
+		t.Errorf("the same failure is news: %v", err)
+	}
+	// As client-go returns it, which does not decode the answer.
+	s.down = apierrors.NewGenericServerResponse(http.StatusForbidden, "get", schema.GroupResource{}, "", "unknown", 0, false)
+	if err := c.Refresh(t.Context()); err == nil || !changed(c) {
+		t.Errorf("another failure is no news: %v", err)
+	}
+	if got, want := c.Missing(both), "API discovery failed: the API server answered 403 Forbidden"; got != want {
+		t.Errorf("nothing may be read: %q, want %q", got, want)
 	}
 
 	s.down = nil
@@ -136,7 +150,7 @@ func TestWhatFailsKeepsItsLastAnswer(t *testing.T) {
 	}
 }
 
-// Another user of the mapper resets it in the middle of a refresh, so that the API server is asked again, which fails.
+// What was not answered is asked again in the middle of a refresh, which fails.
 func TestWhatFailsInTheMiddleKeepsItsLastAnswer(t *testing.T) {
 	down := errors.New("down")
 	for name, test := range map[string]struct {
@@ -153,10 +167,14 @@ func TestWhatFailsInTheMiddleKeepsItsLastAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, generation := len(c.Preferred()), c.Generation()
-			c.cached = &resetting{CachedDiscoveryInterface: c.cached, between: func() {
-				c.mapper.Reset()
-				test.fails(s)
-			}}
+			c.newView = func() *view {
+				v := viewOf(s)
+				v.cached = &resetting{CachedDiscoveryInterface: v.cached, between: func() {
+					v.mapper.Reset()
+					test.fails(s)
+				}}
+				return v
+			}
 			if err := c.Refresh(t.Context()); !errors.Is(err, test.err) {
 				t.Errorf("error is %v", err)
 			}

@@ -19,13 +19,22 @@ const maxUnknown = 100
 // aggregated API server that is down, and takes its kinds for unknown ones. This mapper
 // returns NoMatch only if the kind was not served either when its group could last be asked,
 // and another error otherwise.
-type mapper struct {
-	*restmapper.DeferredDiscoveryRESTMapper
-	catalog *Catalog
-}
+type mapper struct{ catalog *Catalog }
+
+var _ meta.ResettableRESTMapper = mapper{}
 
 // Mapper maps kinds to resources, from memory where it can.
-func (c *Catalog) Mapper() meta.RESTMapper { return mapper{c.mapper, c} }
+func (c *Catalog) Mapper() meta.RESTMapper { return mapper{c} }
+
+func (m mapper) newest() *restmapper.DeferredDiscoveryRESTMapper { return m.catalog.view.Load().mapper }
+
+// Reset implements meta.ResettableRESTMapper: the next question is answered by the API server.
+func (m mapper) Reset() { m.newest().Reset() }
+
+// ResourceSingularizer implements meta.RESTMapper.
+func (m mapper) ResourceSingularizer(resource string) (string, error) {
+	return m.newest().ResourceSingularizer(resource)
+}
 
 // explain returns the error of the mapper for what matches, which may be served although the
 // mapper does not know it.
@@ -73,36 +82,36 @@ func ofKind(asked schema.GroupKind, versions []string) func(schema.GroupVersionR
 
 // KindFor implements meta.RESTMapper.
 func (m mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	kind, err := m.DeferredDiscoveryRESTMapper.KindFor(resource)
+	kind, err := m.newest().KindFor(resource)
 	return kind, m.catalog.explain(err, ofResource(resource))
 }
 
 // KindsFor implements meta.RESTMapper.
 func (m mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	kinds, err := m.DeferredDiscoveryRESTMapper.KindsFor(resource)
+	kinds, err := m.newest().KindsFor(resource)
 	return kinds, m.catalog.explain(err, ofResource(resource))
 }
 
 // ResourceFor implements meta.RESTMapper.
 func (m mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	resource, err := m.DeferredDiscoveryRESTMapper.ResourceFor(input)
+	resource, err := m.newest().ResourceFor(input)
 	return resource, m.catalog.explain(err, ofResource(input))
 }
 
 // ResourcesFor implements meta.RESTMapper.
 func (m mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	resources, err := m.DeferredDiscoveryRESTMapper.ResourcesFor(input)
+	resources, err := m.newest().ResourcesFor(input)
 	return resources, m.catalog.explain(err, ofResource(input))
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, err := m.DeferredDiscoveryRESTMapper.RESTMapping(kind, versions...)
+	mapping, err := m.newest().RESTMapping(kind, versions...)
 	return mapping, m.catalog.explain(err, ofKind(kind, versions))
 }
 
 // RESTMappings implements meta.RESTMapper.
 func (m mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	mappings, err := m.DeferredDiscoveryRESTMapper.RESTMappings(kind, versions...)
+	mappings, err := m.newest().RESTMappings(kind, versions...)
 	return mappings, m.catalog.explain(err, ofKind(kind, versions))
 }

@@ -14,7 +14,7 @@ func TestTheMapperFollowsDiscovery(t *testing.T) {
 	maps := func(r schema.GroupVersionResource) bool {
 		t.Helper()
 		// Not by its kind, which would be looked for before the period is over.
-		kind, err := f.mapper.KindFor(r)
+		kind, err := f.view.Load().mapper.KindFor(r)
 		if err != nil && !meta.IsNoMatchError(err) {
 			t.Error(err)
 		}

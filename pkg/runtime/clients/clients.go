@@ -221,7 +221,7 @@ func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
 	if id.Observer != nil {
 		config.Transport = &observingTransport{observer: id.Observer, clock: c.options.Clock, layer: layer{config.Transport}, base: c.path}
 	}
-	set, err := c.newSet(config, id.Limits)
+	set, err := c.newSet(config, fence, id.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("creating clients of %s: %w", id.Name, err)
 	}
@@ -297,7 +297,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 }
 
 // newSet makes the clients that use config, each with its own bucket.
-func (c *Clients) newSet(config *rest.Config, factors LimitFactors) (*Set, error) {
+func (c *Clients) newSet(config *rest.Config, fence Fence, factors LimitFactors) (*Set, error) {
 	own := func(b *bucket) *rest.Config {
 		config := rest.CopyConfig(config)
 		config.RateLimiter = b
@@ -316,6 +316,9 @@ func (c *Clients) newSet(config *rest.Config, factors LimitFactors) (*Set, error
 		return nil, fmt.Errorf("dynamic client: %w", err)
 	}
 	patient := &http.Client{Transport: config.Transport, Timeout: discoveryTimeout}
+	if fence != nil {
+		patient.Transport = &endingTransport{fence: fence, layer: layer{config.Transport}}
+	}
 	if set.Discovery, err = discovery.NewDiscoveryClientForConfigAndClient(own(c.limits.newDiscoveryBucket()), patient); err != nil {
 		return nil, fmt.Errorf("discovery client: %w", err)
 	}

@@ -40,14 +40,27 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, fenced(req, err)
 	}
-	w := t.watch(req.Context())
-	resp, err := t.next.RoundTrip(req.WithContext(w.ctx))
-	if err != nil {
-		defer w.end()
-		return nil, w.explain(req, err)
+	return watchFence(t.fence, req, fenced).send(t.next)
+}
+
+// endingTransport sends requests until its fence closes. It is for discovery, to which client-go gives no context: when a term
+// ends because the API server does not answer, whoever has asked is to stop, and would wait for it.
+type endingTransport struct {
+	layer
+	fence Fence
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *endingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := t.fence.Err(); err != nil {
+		closeBody(req)
+		return nil, ended(req, err)
 	}
-	resp.Body = &watchedBody{ReadCloser: resp.Body, watch: w, request: req}
-	return resp, nil
+	return watchFence(t.fence, req, ended).send(t.next)
+}
+
+func ended(req *http.Request, cause error) error {
+	return fmt.Errorf("%s %s: nobody waits for the answer: %w", req.Method, req.URL.Path, cause)
 }
 
 // reviews are the API groups whose resources are questions: creating one stores nothing.
@@ -79,20 +92,33 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// fenceWatch cancels one write when its fence closes.
+// fenceWatch cancels one request when its fence closes.
 type fenceWatch struct {
-	fence  Fence
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	request *http.Request
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	// failed is the error of a request that was cancelled.
+	failed func(*http.Request, error) error
 }
 
-func (t *fencedTransport) watch(parent context.Context) *fenceWatch {
-	w := &fenceWatch{fence: t.fence}
-	w.ctx, w.cancel = context.WithCancelCause(parent)
-	for _, f := range leaves(t.fence) {
+func watchFence(fence Fence, req *http.Request, failed func(*http.Request, error) error) *fenceWatch {
+	w := &fenceWatch{request: req, failed: failed}
+	w.ctx, w.cancel = context.WithCancelCause(req.Context())
+	for _, f := range leaves(fence) {
 		go w.follow(f)
 	}
 	return w
+}
+
+// send sends the request. It is watched until its response has been read.
+func (w *fenceWatch) send(next http.RoundTripper) (*http.Response, error) {
+	resp, err := next.RoundTrip(w.request.WithContext(w.ctx))
+	if err != nil {
+		defer w.end()
+		return nil, w.explain(err)
+	}
+	resp.Body = &watchedBody{ReadCloser: resp.Body, watch: w}
+	return resp, nil
 }
 
 // follow waits for a fence to close, at its deadline even without a signal.
@@ -140,10 +166,10 @@ type fenceDown struct{ cause error }
 func (e *fenceDown) Error() string { return e.cause.Error() }
 
 // explain distinguishes a cancellation by the fence from any other error.
-func (w *fenceWatch) explain(req *http.Request, err error) error {
+func (w *fenceWatch) explain(err error) error {
 	var down *fenceDown
 	if errors.As(context.Cause(w.ctx), &down) {
-		return fenced(req, fmt.Errorf("%w (%w)", down.cause, &unansweredError{err}))
+		return w.failed(w.request, fmt.Errorf("%w (%w)", down.cause, &unansweredError{err}))
 	}
 	return err
 }
@@ -154,12 +180,11 @@ type unansweredError struct{ error }
 // Unwrap returns the error of the request.
 func (e *unansweredError) Unwrap() error { return e.error }
 
-// watchedBody ends the watch of a write when its answer has been read.
+// watchedBody ends the watch of a request when its answer has been read.
 type watchedBody struct {
 	io.ReadCloser
-	watch   *fenceWatch
-	request *http.Request
-	once    sync.Once
+	watch *fenceWatch
+	once  sync.Once
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
@@ -168,7 +193,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		b.once.Do(b.watch.end)
 	case err != nil:
-		err = b.watch.explain(b.request, err)
+		err = b.watch.explain(err)
 	}
 	return n, err
 }

@@ -134,6 +134,44 @@ func TestFenceCancelsWritesOnTheirWay(t *testing.T) {
 	<-gone // the server knows, too
 }
 
+// client-go gives requests for discovery no context: whoever has asked when a term ends would wait for an API server that
+// does not answer, for longer than an instance may take to stop. Pins MGR-256.
+func TestFenceEndsDiscovery(t *testing.T) {
+	s := newServer(t)
+	asked := make(chan struct{}, 10)
+	s.answer(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	fence := NewFence()
+	set := s.set(Identity{Name: "c"}, Fences(fence, NewFence()))
+	discover := func() <-chan error {
+		failed := make(chan error, 1)
+		go func() {
+			_, err := set.Discovery.ServerPreferredResources()
+			failed <- err
+		}()
+		return failed
+	}
+	failed := discover()
+	<-asked
+	fence.Close(errLost)
+	for range 2 { // a request that was sent, and one afterwards
+		select {
+		case err := <-failed:
+			if !errors.Is(err, errLost) || errors.Is(err, ErrFenced) {
+				t.Errorf("got %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("discovery goes on")
+		}
+		failed = discover()
+	}
+	if len(asked) > 0 {
+		t.Error("something was sent afterwards")
+	}
+}
+
 func TestFenceCutsAnswersShort(t *testing.T) {
 	s := newServer(t)
 	s.answer(func(w http.ResponseWriter, r *http.Request) {

@@ -142,7 +142,7 @@ func TestAnAddressThatSomebodyElseServesIsRefused(t *testing.T) {
 // followsCertificate starts a worker and a timer in goroutines, after the port is served.
 const followsCertificate = "k8s.io/apiserver/pkg/server/dynamiccertificates.(*DynamicServingCertificateController).Run "
 
-// What follows files and objects has goroutines from the moment it is made.
+// What follows files and objects has goroutines from the moment it is made. That it is not followed is no error of it.
 func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 	s, c := served(t, nil), settings(t)
 	apply(t, s, c)
@@ -162,7 +162,7 @@ func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 		err := pprof.Lookup("goroutine").WriteTo(&stacks, 2)
 		return err == nil && strings.Count(stacks.String(), "created by "+followsCertificate) == 2
 	})
-	before := goleak.IgnoreCurrent()
+	before, log := goleak.IgnoreCurrent(), logAt(t, "0")
 	for name, edit := range map[string]func(c *v1beta1.Serving){
 		"a port that is taken": func(c *v1beta1.Serving) {
 			c.Port = ptr.To(int32(taken.Addr().(*net.TCPAddr).Port))
@@ -190,6 +190,9 @@ func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 		if err := goleak.Find(before); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if line := log.lineWith("Unable to sync caches"); line != "" {
+		t.Errorf("it is logged: %s", line)
 	}
 	wantAnswer(t, c)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/controller-manager/app"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -46,9 +47,9 @@ func (in *infos) close() {
 }
 
 // giveUp is close for what is not going to be followed. What was made to follow a file or an object has a queue, whose
-// goroutines end when it has run.
+// goroutines end when it has run. It does not log that it could not begin.
 func (in *infos) giveUp() {
-	over, end := context.WithCancel(context.Background())
+	over, end := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
 	end()
 	made := []any{in.serving.Cert, in.trusts.client}
 	for _, pair := range in.serving.SNICerts {

@@ -189,7 +189,12 @@ func (a *Answer) findKeys() {
 		case controller.KeyQueued:
 			a.say("%s: has waited for a worker for %s.", what, rounded(a.Asked.Sub(k.Since)))
 		case controller.KeyDelayed:
-			a.say("%s: waits until %s, %s from now%s.", what, k.Until.UTC().Format(time.RFC3339), rounded(k.Until.Sub(a.Asked)), failures(k.LoopKey))
+			until := fmt.Sprintf("%s, %s from now", k.Until.UTC().Format(time.RFC3339), rounded(k.Until.Sub(a.Asked)))
+			if k.Trigger == "timer" && k.LastError == "" { // the controller waits for nothing
+				a.say("%s: is looked at again at %s, or when something changes.", what, until)
+				continue
+			}
+			a.say("%s: waits until %s%s.", what, until, failures(k.LoopKey))
 		case controller.KeyPaused:
 			a.say("%s: waits until the configuration no longer pauses its namespace (pausedNamespaces)%s.", what, failures(k.LoopKey))
 		case controller.KeyStopped:

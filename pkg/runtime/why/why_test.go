@@ -231,6 +231,7 @@ func TestKeysOfTheFamily(t *testing.T) {
 		"deployment-controller": {
 			{Queue: "deployment", Key: "shop/web", State: controller.KeyDelayed, Until: now.Add(90 * time.Second), Trigger: "retry", Retries: 4, LastError: "broken"},
 			{Queue: "deployment", Key: "shop/other", State: controller.KeyQueued, Since: now},
+			{Queue: "timed", Key: "shop/web", State: controller.KeyDelayed, Until: now.Add(10 * time.Minute), Trigger: "timer"},
 		},
 		"endpoints-controller": {{Queue: "endpoint", Key: "shop/web", State: controller.KeyQueued, Since: now}},
 		"garbage-collector":    {{Queue: "attempt", Key: "shop/web", State: controller.KeyInFlight, Since: now.Add(-time.Minute)}},
@@ -238,9 +239,10 @@ func TestKeysOfTheFamily(t *testing.T) {
 	a := w.ask(t, Query{Type: "deployment", Namespace: "shop", Name: "web"})
 	want := []string{
 		"deployment-controller, queue deployment, key shop/web: waits until 2026-05-04T12:01:30Z, 1m30s from now, after 4 failures in a row, the last of which is: broken.",
+		"deployment-controller, queue timed, key shop/web: is looked at again at 2026-05-04T12:10:00Z, 10m0s from now, or when something changes.",
 		"garbage-collector, queue attempt, key shop/web: has been worked on for 1m0s.",
 	}
-	if !slices.Equal(a.Findings, want) || len(a.Keys) != 2 {
+	if !slices.Equal(a.Findings, want) || len(a.Keys) != 3 {
 		t.Errorf("found %q, want %q", a.Findings, want)
 	}
 	for _, part := range []string{"\nKEY ", "\nshop/web  deployment-controller  deployment  Delayed   until 12:01:30  retry    4        broken\n", "No write of it is remembered: this process has written nothing yet.\n"} {
