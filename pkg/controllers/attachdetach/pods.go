@@ -26,6 +26,8 @@ type podState struct {
 	wants map[corev1.UniqueVolumeName]bool
 	// labels are those of all its volumes in metrics.
 	labels []string
+	// over is set once the pod was seen not to use its volumes any more.
+	over bool
 }
 
 // contribution is what the volumes of a pod were found to be.
@@ -138,6 +140,7 @@ func (c *attachDetachController) applyContribution(
 		}
 	}
 	if volumes.IsTerminated(pod) {
+		c.noteOver(state, found.wanted)
 		c.releaseAll(state)
 		return
 	}
@@ -154,6 +157,21 @@ func (c *attachDetachController) applyContribution(
 		state.wants[at.volume] = true
 		if c.world.want(at, what, podRef{key, pod.UID}) {
 			c.placeQueue.Add(at)
+		}
+	}
+}
+
+// noteOver has the wait for a node begin with a pod that is over, if it may have used a volume until now that nobody was
+// known to want.
+func (c *attachDetachController) noteOver(state *podState, used []identified) {
+	if state.over {
+		return
+	}
+	state.over = true
+	for _, what := range used {
+		l := c.world.links[place{what.name(), state.node}]
+		if l != nil && !l.isWanted() && !l.unwantedSince.IsZero() {
+			l.unwantedSince = c.Clock.Now()
 		}
 	}
 }
