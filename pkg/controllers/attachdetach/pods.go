@@ -140,7 +140,7 @@ func (c *attachDetachController) applyContribution(
 		}
 	}
 	if volumes.IsTerminated(pod) {
-		c.noteOver(state, found.wanted)
+		c.noteOver(state, found)
 		c.releaseAll(state)
 		return
 	}
@@ -162,15 +162,19 @@ func (c *attachDetachController) applyContribution(
 }
 
 // noteOver has the wait for a node begin with a pod that is over, if it may have used a volume until now that nobody was
-// known to want.
-func (c *attachDetachController) noteOver(state *podState, used []identified) {
-	if state.over {
+// known to want: any volume if it is not known what its volumes are.
+func (c *attachDetachController) noteOver(state *podState, found contribution) {
+	n := c.world.nodes[state.node]
+	if n == nil || state.over {
 		return
 	}
 	state.over = true
-	for _, what := range used {
-		l := c.world.links[place{what.name(), state.node}]
-		if l != nil && !l.isWanted() && !l.unwantedSince.IsZero() {
+	used := map[corev1.UniqueVolumeName]bool{}
+	for _, what := range found.wanted {
+		used[what.name()] = true
+	}
+	for _, l := range n.links {
+		if (found.incomplete || used[l.volume]) && !l.isWanted() && !l.unwantedSince.IsZero() {
 			l.unwantedSince = c.Clock.Now()
 		}
 	}
