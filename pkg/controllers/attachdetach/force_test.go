@@ -180,6 +180,21 @@ func TestTheTimeForcesNoVolumeFromAPodThatRuns(t *testing.T) {
 			s.is("w@a wanted attached listed")
 		})
 	}
+	for name, more := range map[string]func(*stage){
+		"ATT-105: it is over when the cache shows it again": func(*stage) {},
+		"ATT-105: the cache does not show its claim":        func(s *stage) { s.lose(aClaim("v")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, first)
+			s.hide()
+			more(s)
+			controllertest.Change(t, s.Env, "ns", "pod", controllertest.Terminating, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil })
+			s.pass(maxWait)
+			s.is("v@a attached listed", "w@a wanted attached listed")
+			s.pass(time.Minute)
+			s.is("w@a wanted attached listed")
+		})
+	}
 	t.Run("it wants another volume", func(t *testing.T) {
 		s := begin(t, first, second)
 		s.Remove(t, first)

@@ -26,6 +26,8 @@ type podState struct {
 	wants map[corev1.UniqueVolumeName]bool
 	// labels are those of all its volumes in metrics.
 	labels []string
+	// over is set once the pod was seen not to use its volumes any more.
+	over bool
 }
 
 // contribution is what the volumes of a pod were found to be.
@@ -138,6 +140,7 @@ func (c *attachDetachController) applyContribution(
 		}
 	}
 	if volumes.IsTerminated(pod) {
+		c.noteOver(state, found)
 		c.releaseAll(state)
 		return
 	}
@@ -154,6 +157,25 @@ func (c *attachDetachController) applyContribution(
 		state.wants[at.volume] = true
 		if c.world.want(at, what, podRef{key, pod.UID}) {
 			c.placeQueue.Add(at)
+		}
+	}
+}
+
+// noteOver has the wait for a node begin with a pod that is over, if it may have used a volume until now that nobody was
+// known to want: any volume if it is not known what its volumes are.
+func (c *attachDetachController) noteOver(state *podState, found contribution) {
+	n := c.world.nodes[state.node]
+	if n == nil || state.over {
+		return
+	}
+	state.over = true
+	used := map[corev1.UniqueVolumeName]bool{}
+	for _, what := range found.wanted {
+		used[what.name()] = true
+	}
+	for _, l := range n.links {
+		if (found.incomplete || used[l.volume]) && !l.isWanted() && !l.unwantedSince.IsZero() {
+			l.unwantedSince = c.Clock.Now()
 		}
 	}
 }

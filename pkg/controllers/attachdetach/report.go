@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -61,6 +62,8 @@ type report struct {
 	// failing reports whether the last write failed. It is repeated.
 	failing bool
 	last    time.Time
+	// late is until when a write may be executed that had no answer. It may report again what a later one withdraws.
+	late time.Time
 }
 
 // reportBackoff delays writes that have failed, separately for each node, without a common limit: a status that is not
@@ -98,7 +101,7 @@ func (r *report) answered(written *corev1.Node, list []corev1.AttachedVolume) {
 
 // left is a report as it is handed over. What a write that has failed left behind is not known to the successor either.
 func (r report) left() report {
-	return report{known: r.known && !r.sending, uid: r.uid, version: r.version, shown: r.shown, last: r.last}
+	return report{known: r.known && !r.sending, uid: r.uid, version: r.version, shown: r.shown, last: r.last, late: r.late}
 }
 
 // takenOver is a report of the predecessor together with what the cache shows of the node.
@@ -195,9 +198,12 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 	repeated := n.report.failing
 	n.report.sending, n.report.sent, n.report.last = false, nil, c.Clock.Now()
 	n.report.known, n.report.failing = err == nil, err != nil
-	if err == nil {
+	switch {
+	case err == nil:
 		n.report.answered(written, list)
 		n.release(written, list, n.report.last)
+	case requests.MayHaveCreated(err):
+		n.report.late = n.report.last.Add(requests.LateWithin)
 	}
 	// What changed while the write was sent was left to it, see enqueueReport.
 	if repeated && !n.report.failing && !c.world.isCurrent(n) {
@@ -211,8 +217,11 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 }
 
 // release records which volumes a Node has released at this time: those that are neither in the list that was written
-// nor in use by the answer.
+// nor in use by the answer. While another write may come late, the answer does not prove it.
 func (n *node) release(written *corev1.Node, list []corev1.AttachedVolume, at time.Time) {
+	if at.Before(n.report.late) {
+		return
+	}
 	kept := sets.New(written.Status.VolumesInUse...)
 	for _, v := range list {
 		kept.Insert(v.Name)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
@@ -129,6 +130,35 @@ func TestAReleaseEnds(t *testing.T) {
 			if got := s.c.world.links[at].released; got != (release{}) {
 				t.Errorf("it was released: %+v", got)
 			}
+		})
+	}
+}
+
+// A write without an answer reports a volume, and may be executed after the one that withdraws it.
+//
+// Pins ATT-106.
+func TestNoAnswerProvesAReleaseWhileAWriteMayComeLate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then func(*stage)
+		want []string
+	}{
+		"ATT-106: soon":               {(*stage).run, []string{reported + "a", look + "a", remove}},
+		"ATT-106: after a restart":    {(*stage).restart, []string{reported + "a", look + "a", remove}},
+		"ATT-106: it cannot any more": {func(s *stage) { s.pass(requests.LateWithin) }, []string{reported + "a", remove}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := twoAttached(t)
+			answer := s.Refuse(reported+"a", apierrors.NewTimeoutError("late", 0))
+			s.Store(t, aVolume("x", once), aClaim("x"), aPod("third", "a", "x"))
+			s.pass(reportPeriod)
+			answer()
+			s.pass(time.Second)
+			tc.then(s)
+			s.requests = nil
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.pass(soon)
+			s.sent(tc.want...)
+			s.is("w@a wanted attached listed", "x@a wanted attached listed")
 		})
 	}
 }

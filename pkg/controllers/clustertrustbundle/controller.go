@@ -15,7 +15,7 @@
 //     signer trusts never finds nothing.
 //  4. The bundle is the content of the configured file, read once for each instance: a changed
 //     file means a new instance. Without a file it is the CA of the client configuration; if
-//     there is none either, there is nothing to run.
+//     there is none either, there is nothing to run. What it contains twice is published once.
 //  5. The API is beta in one version and alpha in an older one. The better one that is served
 //     is used; the runtime knows which, waits for one, and replaces the instance if it changes.
 //
@@ -95,6 +95,7 @@ func newPublisher(env controller.Env, cfg config) (*publisher, error) {
 	if _, err := cert.NewPoolFromBytes(bundle); err != nil {
 		return nil, fmt.Errorf("failed to create a static CA content provider for the kube-apiserver-serving signer: %w", err)
 	}
+	bundle = withoutRepetitions(bundle)
 	p := &publisher{Env: env, name: nameOf(bundle), trust: string(bundle)}
 	p.measured = certificates.Measured(env, "clustertrustbundle_publisher",
 		"Number of syncs that occurred in cluster trust bundle publisher.", "The time it took to sync a cluster trust bundle.", p.reconcile)

@@ -349,6 +349,26 @@ func TestRunPublishesAgainWhatWentUnseen(t *testing.T) {
 	})
 }
 
+// The API server refuses a ClusterTrustBundle with duplicates. Pins CTB-40.
+func TestACertificateIsPublishedOnce(t *testing.T) {
+	one, two := string(certificate(t)), string(certificate(t))
+	for name, test := range map[string]struct{ bundle, want string }{
+		"again at the end":        {one + two + one, one + two},
+		"again, with its comment": {"# one\n" + one + "# again\n" + one + "# two\n" + two + "# end\n", "# one\n" + one + "# two\n" + two + "# end\n"},
+		"in a comment as well":    {one + "# " + strings.ReplaceAll(one, "\n", "\n# ") + "\n" + two, one + "# " + strings.ReplaceAll(one, "\n", "\n# ") + "\n" + two},
+		"all once":                {"# one\n" + one + two, "# one\n" + one + two},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, p := start(t, []byte(test.bundle))
+			must.Succeed(t, p.reconcile(env.Context(), key))
+			want := fmt.Sprintf("create v1beta1 %s for %s: %q rv %q", nameOf([]byte(test.want)), signerName, test.want, "")
+			if diff := cmp.Diff([]string{want}, requests(env)); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // However long the watch is interrupted: no event may tell that the ClusterTrustBundle is gone. Pins CTB-38.
 func TestABundleThatTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env, p := start(t, certificate(t))

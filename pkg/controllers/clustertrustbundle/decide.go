@@ -3,6 +3,7 @@ package clustertrustbundle
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/pem"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,21 @@ import (
 func nameOf(bundle []byte) string {
 	sum := sha256.Sum256(bundle)
 	return strings.ReplaceAll(signerName, "/", ":") + ":" + hex.EncodeToString(sum[:12])
+}
+
+// withoutRepetitions leaves out what a bundle contains again, with the comment above it: the API server refuses a
+// ClusterTrustBundle with duplicates. The rest stays as it is.
+func withoutRepetitions(bundle []byte) []byte {
+	var kept []byte
+	seen := map[string]bool{}
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(bundle) {
+		if !seen[string(block.Bytes)] {
+			kept = append(kept, bundle[:len(bundle)-len(rest)]...)
+		}
+		seen[string(block.Bytes)] = true
+		bundle = rest
+	}
+	return append(kept, bundle...)
 }
 
 // plan is what has to be written.

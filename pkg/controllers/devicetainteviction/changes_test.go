@@ -240,6 +240,7 @@ func TestSameUse(t *testing.T) {
 			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "x", ResourceClaimName: name}}
 		}
 	}
+	named := func(p *corev1.Pod) { extended(p, claim("d", "p", "d")) }
 	for name, tc := range map[string]struct {
 		old, new *corev1.Pod
 		want     bool
@@ -249,6 +250,8 @@ func TestSameUse(t *testing.T) {
 		"DTE-17: equal names of claims":      {controllertest.Changed(pod("d"), status(ptr.To("a"))), controllertest.Changed(pod("d"), status(ptr.To("a"))), true},
 		"DTE-17: a claim gets a name":        {controllertest.Changed(pod("d"), status(nil)), controllertest.Changed(pod("d"), status(ptr.To("a"))), false},
 		"DTE-17: bound":                      {controllertest.Changed(pod("d"), controllertest.OnNode("")), pod("d"), false},
+		"DTE-69: a claim is named":           {pod(), controllertest.Changed(pod(), named), false},
+		"DTE-69: the same claim is named":    {controllertest.Changed(pod(), named), controllertest.Changed(pod(), named), true},
 		"DTE-42: another pod of that name":   {pod("d"), controllertest.Changed(pod("d"), func(p *corev1.Pod) { p.UID = "x" }), false},
 		"DTE-42: another, which uses claims": {pod(), controllertest.Changed(pod("d"), func(p *corev1.Pod) { p.UID = "x" }), false},
 	} {
@@ -360,6 +363,22 @@ func TestHandlers(t *testing.T) {
 	env.Cache(t, pod("d"))
 	pods.Handler.OnAdd(pod("d"), false)
 	wantPending(t, c, 0)
+}
+
+// The scheduler names the claim for the extended resources of a pod before it binds the pod. Pins DTE-69.
+func TestAPodWithExtendedResources(t *testing.T) {
+	bound, reserved := pod(), claim("d", "p", "d")
+	extended(bound, reserved)
+	waiting := controllertest.Changed(bound.DeepCopy(), controllertest.OnNode(""))
+	env, c := fixture(t, slice("p", 1, device("d", taint("a", 5))), reserved, waiting)
+	pods := &controllertest.Captured{}
+	c.watchPods(pods)
+	env.Cache(t, bound)
+	pods.Handler.OnUpdate(waiting, bound)
+	wantPending(t, c, 5)
+	env.Uncache(t, bound)
+	pods.Handler.OnDelete(bound)
+	wantPending(t, c, -1)
 }
 
 // A pod that uses no claims may replace one that did, which the watch may show as an update. Pins DTE-42.

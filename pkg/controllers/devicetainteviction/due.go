@@ -144,27 +144,32 @@ func taintOf(rule *resourcev1beta2.DeviceTaintRule) *resourcev1.DeviceTaint {
 	}
 }
 
-// ofPod judges a pod by its claims. claimOf returns the claim with a name in the namespace of the pod, nil
-// if there is none.
+// ofPod judges a pod by its claims, that for its extended resources included. claimOf returns the claim with a name in the
+// namespace of the pod, nil if there is none.
 func (t taints) ofPod(pod *corev1.Pod, podGroups bool, claimOf func(name string) *resourcev1.ResourceClaim) verdict {
 	var v verdict
 	if pod.Spec.NodeName == "" {
 		return v
 	}
 	podGroups = podGroups && index.GroupOf(pod) != ""
-	for i := range pod.Spec.ResourceClaims {
-		name, generated, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue // not generated yet, or none is
-		}
-		claim := claimOf(*name)
+	use := func(name string, generated bool) {
+		claim := claimOf(name)
 		if claim == nil || generated && resourceclaim.IsForPod(pod, claim, podGroups) != nil ||
 			!resourceclaim.IsReservedForPod(pod, claim, podGroups) {
-			continue
+			return
 		}
 		of := t.of(claim, pod.Spec.NodeName)
 		v.earlier(of.due)
 		v.reasons = append(v.reasons, of.reasons...)
+	}
+	for i := range pod.Spec.ResourceClaims {
+		name, generated, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
+		if err == nil && name != nil { // otherwise it is not generated yet, or none is
+			use(*name, generated)
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		use(extended.ResourceClaimName, true)
 	}
 	return v.ordered()
 }

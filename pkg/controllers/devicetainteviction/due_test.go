@@ -346,6 +346,11 @@ func TestWhenAPodIsEvicted(t *testing.T) {
 			inPodGroup(p, c)
 			c.OwnerReferences[0].Name = "x"
 		}, true, ""},
+		"DTE-69: of extended resources": {d(), extended, false, "5: p/d/0"},
+		"DTE-69: of extended resources, somebody else's": {d(), func(p *corev1.Pod, c *resourcev1.ResourceClaim) {
+			extended(p, c)
+			c.OwnerReferences[0].UID = "x"
+		}, false, ""},
 		"DTE-1, DTE-13: groups do not count":           {d(), func(p *corev1.Pod, c *resourcev1.ResourceClaim) { generated(p, c, group); inPodGroup(p, c) }, false, ""},
 		"DTE-1: a reservation does not count":          {d(), inPodGroup, false, ""},
 		"DTE-13: reserved for a group":                 {d(), inPodGroup, true, "5: p/d/0"},

@@ -170,8 +170,12 @@ func (m *model) changePod(name string) {
 	}
 	p := pod(name)
 	p.Name = name
-	created := m.Create(p).(*corev1.Pod)
 	c := claim(name, "p", deviceNames[m.Rand.IntN(2)])
+	isExtended := m.OneIn(3)
+	if isExtended {
+		extended(p, c)
+	}
+	created := m.Create(p).(*corev1.Pod)
 	for _, key := range []string{"a", "b", "r0", "r1"} {
 		switch n := m.Rand.IntN(6); n {
 		case 0, 1, 2:
@@ -183,6 +187,9 @@ func (m *model) changePod(name string) {
 		}
 	}
 	c.Status.ReservedFor[0].Name, c.Status.ReservedFor[0].UID = name, created.UID
+	if isExtended {
+		c.OwnerReferences[0].UID = created.UID
+	}
 	m.Create(c)
 }
 

@@ -122,6 +122,14 @@ func generated(p *corev1.Pod, c *resourcev1.ResourceClaim, owner metav1.OwnerRef
 	c.OwnerReferences = []metav1.OwnerReference{owner}
 }
 
+// extended makes a claim one that the scheduler created for the extended resources of the pod, which names no other.
+func extended(p *corev1.Pod, c *resourcev1.ResourceClaim) {
+	p.Spec.ResourceClaims = nil
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: c.Name}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID, Controller: ptr.To(true)}
+	c.OwnerReferences = []metav1.OwnerReference{owner}
+}
+
 // inPodGroup makes a pod one of the group, for which the claim is reserved as a whole.
 func inPodGroup(p *corev1.Pod, c *resourcev1.ResourceClaim) {
 	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("group")}

@@ -16,7 +16,7 @@ import (
 
 func (c *evictionController) watchPods(pods cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
-		Only:     func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 },
+		Only:     usesClaims,
 		UpdateIf: func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) },
 		Add:      func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
 		Update:   func(_ reconcile.Lane, _, pod *corev1.Pod) { c.podChanged(pod) },
@@ -24,14 +24,20 @@ func (c *evictionController) watchPods(pods cache.SharedIndexInformer) {
 	})
 }
 
+// usesClaims reports whether a pod uses claims, or the scheduler has created one for its extended resources.
+func usesClaims(pod *corev1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+}
+
 // sameUse reports whether two states of a pod use the same claims on the same node. Most updates are for
 // pods without claims.
 func sameUse(old, pod *corev1.Pod) bool {
-	if len(old.Spec.ResourceClaims) == 0 && len(pod.Spec.ResourceClaims) == 0 {
+	if !usesClaims(old) && !usesClaims(pod) {
 		return true
 	}
 	return old.UID == pod.UID && old.Spec.NodeName == pod.Spec.NodeName &&
-		resourceclaim.PodStatusEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses)
+		resourceclaim.PodStatusEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) &&
+		resourceclaim.PodExtendedStatusEqual(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus)
 }
 
 func (c *evictionController) watchClaims(claims cache.SharedIndexInformer) {

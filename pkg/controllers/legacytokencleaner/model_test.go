@@ -30,7 +30,7 @@ type model struct {
 	// used is when the API server saw the token of a Secret last, at first when the Secret was created. One that it
 	// refuses is recorded as used, too.
 	used map[types.UID]time.Time
-	// invalidated is when the controller labelled a Secret, unless that was undone.
+	// invalidated is when the pass began in which the controller labelled a Secret, unless that was undone.
 	invalidated map[types.UID]time.Time
 	began       time.Time // of the pass
 	meddled     bool      // whether users acted since
@@ -73,7 +73,7 @@ func (m *model) checkRetired(secret *corev1.Secret) {
 func (m *model) validate(old, new runtime.Object) error {
 	is := new.(*corev1.Secret)
 	m.checkRetired(old.(*corev1.Secret))
-	m.invalidated[is.UID] = m.Clock.Now()
+	m.invalidated[is.UID] = m.began
 	if since := is.Labels[invalidSinceLabel]; since != dayOf(m.began) && !m.IsLateWrite() {
 		m.t.Errorf("%s is labelled as invalid since %s", is.Name, since)
 	}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // builtIn are the plugins that the controller has.
@@ -221,5 +223,16 @@ func TestTemplates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No pod can be created without a namespace. Pins PVB-141.
+func TestATemplateWithoutANamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte("apiVersion: v1\nkind: Pod\nspec: {volumes: [{name: v}]}\n"), 0o600))
+	pods := must.Get(podsOf(recyclerConfig{template: file}))(t)
+	pod := hostPath{pods: pods}.RecyclerPod(aVolume("v", onHostPath("/data")))
+	if pod.Namespace != metav1.NamespaceDefault {
+		t.Errorf("the pod is in the namespace %q", pod.Namespace)
 	}
 }

@@ -1,6 +1,7 @@
 package pvbinder
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -42,6 +43,7 @@ func podsOf(cfg recyclerConfig) (recyclerPods, error) {
 	if len(pods.template.Spec.Volumes) == 0 {
 		return recyclerPods{}, fmt.Errorf("pod specification (%s): does not contain any volume(s)", cfg.template)
 	}
+	pods.template.Namespace = cmp.Or(pods.template.Namespace, metav1.NamespaceDefault)
 	return pods, nil
 }
 

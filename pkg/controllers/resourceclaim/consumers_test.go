@@ -35,6 +35,10 @@ func TestReserve(t *testing.T) {
 		"RCLM-21: not needed":                  {defaults, []runtime.Object{pod(onNode, with(ofTemplate("x", "template"), ofClaim("gpu", "claim")), notNeeded("x")), claim(inUse())}, []string{reserving}, []consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, ""},
 		"RCLM-21: ends at one that is missing": {defaults, []runtime.Object{pod(onNode, with(ofClaim("x", "missing"), ofClaim("gpu", "claim"))), claim(inUse())}, nil, nil, ""},
 		"RCLM-30: done":                        {defaults, []runtime.Object{pod(onNode, static, controllertest.InPhase(corev1.PodSucceeded)), claim(inUse("a"))}, nil, []consumer{{Resource: "pods", Name: "a", UID: "a"}}, ""},
+		"RCLM-74: as many as there can be": {
+			defaults, []runtime.Object{pod(onNode, with(ofClaim("x", "full"), ofClaim("gpu", "claim"))), claim(named("full"), full), claim(inUse())}, []string{reserving},
+			[]consumer{{Resource: "pods", Name: "pod", UID: "pod"}}, "",
+		},
 		"RCLM-21: for the group": {
 			gated, []runtime.Object{pod(onNode, static, inGroup("group")), group(groupWith(ofClaim("gpu", "claim"))), claim(inUse())}, []string{reserving},
 			[]consumer{{APIGroup: "scheduling.k8s.io", Resource: "podgroups", Name: "group", UID: "group"}}, "",

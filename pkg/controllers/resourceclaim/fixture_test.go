@@ -1,6 +1,7 @@
 package resourceclaim
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -184,6 +185,15 @@ func reservedForGroup(c *resourcev1.ResourceClaim) {
 // inUse is a claim that is allocated and protected, and reserved for pods.
 func inUse(pods ...string) claimChange {
 	return controllertest.All(allocated, protected, reserved(pods...))
+}
+
+// full makes a claim one that is reserved for as many pods as the API server allows.
+func full(c *resourcev1.ResourceClaim) {
+	pods := make([]string, resourcev1.ResourceClaimReservedForMaxSize)
+	for i := range pods {
+		pods[i] = fmt.Sprint("other", i)
+	}
+	inUse(pods...)(c)
 }
 
 func stored(t testing.TB, s *subject, name string) *resourcev1.ResourceClaim {

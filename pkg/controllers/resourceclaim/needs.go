@@ -66,9 +66,11 @@ func (c *claimController) isToReplace(pod *corev1.Pod, entry *corev1.PodResource
 }
 
 // isToReserve reports whether a claim is allocated, and neither reserved for the pod nor for its
-// PodGroup. One that is being deleted gets no more consumers: the API server refuses them.
+// PodGroup. One that is being deleted, or has as many consumers as there can be, gets no more: the API server refuses
+// them.
 func (c *claimController) isToReserve(pod *corev1.Pod, claim *resourcev1.ResourceClaim) bool {
 	return claim.Status.Allocation != nil && claim.DeletionTimestamp == nil &&
+		len(claim.Status.ReservedFor) < resourcev1.ResourceClaimReservedForMaxSize &&
 		!resourceclaim.IsReservedForPod(pod, claim, c.podGroups) && resourceclaim.CanBeReserved(claim)
 }
 

@@ -204,6 +204,7 @@ func TestPodNeedsWork(t *testing.T) {
 		"RCLM-11: gone, the group has another":       {config: gated, pod: pod(known, inGroup("group")), objects: []runtime.Object{group()}, want: true},
 		"RCLM-71: the group got another since":       {config: gated, pod: pod(known, inGroup("group")), objects: []runtime.Object{group(groupWith(gpu)), claim(named("new"), generatedForGroup("group", "gpu"))}, want: true},
 		"RCLM-72: being deleted, on a node":          {pod: pod(known, onNode), objects: []runtime.Object{claim(own, inUse("a"), terminating)}},
+		"RCLM-74: as many as there can be":           {pod: pod(known, onNode), objects: []runtime.Object{claim(own, full)}},
 		"RCLM-11: gone, the group is unknown":        {config: gated, pod: pod(known, inGroup("group")), want: true},
 		"RCLM-11: gone, the group is malformed":      {config: gated, pod: pod(known, inGroup("group")), objects: []runtime.Object{group(groupWith(entry{Name: "x"}))}},
 		"RCLM-38: that of another, without a group":  {config: gated, pod: pod(known, onNode), objects: []runtime.Object{claim(inUse(), generatedForGroup("group", "gpu"))}},
