@@ -29,6 +29,7 @@ const (
 	constants = "it shortens times that are constants of the manager"
 	gates     = "it switches a feature gate and expects that the next reconcile knows"
 	inside    = "it looks into the controller's memory"
+	releases  = "it emulates a release that neither program emulates"
 	metrics   = "it reads the controller's metrics from its own process"
 )
 
@@ -49,7 +50,14 @@ func Suites() []Suite {
 		{Name: "garbagecollector", Left: map[string]string{
 			"TestCascadingDeleteOnCRDConversionFailure": inside + ", whether its caches are complete",
 		}},
-		{Name: "job"},
+		{Name: "job", Left: map[string]string{
+			"TestBackoffLimitPerIndex_JobPodsCreatedWithExponentialBackoff": constants,
+			"TestBackoffLimitPerIndex_Reenabling":                           constants,
+			"TestDelayTerminalPhaseCondition":                               releases,
+			"TestJobPodFailurePolicy/pod_status_matching_the_configured_Ignore_rule_on_pod_conditions;_pod_failure_not_counted": constants,
+			"TestJobPodsCreatedWithExponentialBackoff":                              constants,
+			"TestSuccessPolicy/all_indexes_succeeded;_JobSuccessPolicy_is_disabled": releases,
+		}},
 		{Name: "namespace"},
 		{Name: "node"},
 		{Name: "podcertificaterequests", Left: map[string]string{"TestCleanerController": constants}},

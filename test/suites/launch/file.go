@@ -67,9 +67,7 @@ func (f *file) follow(ctx context.Context, exited <-chan struct{}) error {
 func (f *file) wanted() *v1beta1.KubeControllerManagerConfiguration {
 	process := utilfeature.DefaultMutableFeatureGate
 	c := f.config.DeepCopy()
-	if versioned, ok := process.(featuregate.MutableVersionedFeatureGate); ok {
-		c.EmulatedVersion = emulated(versioned.EmulationVersion())
-	}
+	c.EmulatedVersion = emulated(process.EmulationVersion())
 	c.FeatureGates = differing(gates.Of(c), process)
 	maps.Copy(c.FeatureGates, f.given)
 	return c
