@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +30,8 @@ type Process struct {
 }
 
 // StartProcess runs the real binary until the end of the test. edit changes the
-// configuration it starts with; nil leaves Default. args are further arguments.
+// configuration it starts with; nil leaves Default. args are further arguments, among them a
+// --config with another file.
 func StartProcess(t testing.TB, cp *controlplane.ControlPlane, edit func(*Config), args ...string) *Process {
 	t.Helper()
 	p, err := LaunchProcess(t.Context(), cp, edit, args...)
@@ -82,10 +85,13 @@ func BeginProcess(ctx context.Context, cp *controlplane.ControlPlane, edit func(
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--config=") }) {
+		args = append([]string{"--config=" + i.ConfigFile()}, args...)
+	}
 	child, err := process.Start(process.Spec{
 		Name:    program.Name,
 		Path:    binary,
-		Args:    append([]string{"--config=" + i.ConfigFile()}, args...),
+		Args:    args,
 		Env:     []string{"HOME=" + i.folder, "KUBECONFIG="},
 		Dir:     i.folder,
 		LogFile: i.LogFile(),
