@@ -8,5 +8,5 @@
 //  3. What reaches into a controller cannot pass: a test that shortens a backoff, looks into a queue or reads metrics in its
 //     own process, or that pretends to be an older release. Such tests are left out by name, each with its reason.
 //
-// `make suites` runs all, which takes an hour and half a gigabyte of source in .bin. docs/proof.md has the list.
+// `make suites` runs all, which takes more than an hour. docs/proof.md has the list.
 package suites

@@ -39,8 +39,10 @@ func TestUpstreamsSuites(t *testing.T) {
 	modules := must.Get(b.prepare(t.Context()))(t)
 	for _, s := range Suites() {
 		t.Run(s.Name, func(t *testing.T) {
+			compiled := must.Get(b.compile(t.Context(), s.Name))(t)
+			t.Cleanup(func() { must.Succeed(t, os.Remove(compiled)) }) // of a hundred megabytes
 			r := runner{
-				suite: s.Name, program: must.Get(b.compile(t.Context(), s.Name))(t), modules: modules, bin: bin, manager: manager,
+				suite: s.Name, program: compiled, modules: modules, bin: bin, manager: manager,
 				logs: filepath.Join(b.folder(), "logs", s.Name),
 			}
 			names := must.Get(r.list(t.Context()))(t)
