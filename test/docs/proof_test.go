@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"kcmd.dev/test/controlplane/binaries"
 	"kcmd.dev/test/faults"
 	"kcmd.dev/test/faults/results"
 	"kcmd.dev/test/mutations"
@@ -53,10 +54,14 @@ func TestInjectedFaultsAreUpToDate(t *testing.T) {
 
 // TestSuitesAreUpToDate: docs/proof.md lists upstream's suites.
 func TestSuitesAreUpToDate(t *testing.T) {
+	version, err := binaries.Version(binaries.KubeAPIServer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	var table strings.Builder
 	for _, s := range suites.Suites() {
-		names = append(names, fmt.Sprintf("[%s](https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/integration/%s)", s.Name, s.Name))
+		names = append(names, fmt.Sprintf("[%s](https://github.com/kubernetes/kubernetes/tree/%s/test/integration/%s)", s.Name, version, s.Name))
 		for _, name := range slices.Sorted(maps.Keys(s.Left)) {
 			fmt.Fprintf(&table, "| %s | %s | %s |\n", s.Name, name, s.Left[name])
 		}

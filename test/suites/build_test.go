@@ -3,9 +3,11 @@ package suites
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
+	"kcmd.dev/test/controlplane/binaries"
 	"kcmd.dev/test/must"
 )
 
@@ -69,5 +71,19 @@ func TestSuitesAreInOrder(t *testing.T) {
 	}
 	if !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
 		t.Errorf("the suites are %q", names)
+	}
+}
+
+// What is compiled is the version that is copied, which is that of the control plane.
+func TestSuitesAreOfTheVersionOfTheControlPlane(t *testing.T) {
+	tools := filepath.Join(must.Get(binaries.Root())(t), "test", "tools")
+	pinned := regexp.MustCompile(`k8s\.io/(?:kubernetes|api) v\S+`)
+	of := func(module string) []string {
+		found := pinned.FindAllString(string(must.Get(os.ReadFile(filepath.Join(tools, module, "go.mod")))(t)), -1)
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	if want, got := of("kubernetes"), of("suites"); len(want) < 2 || !slices.Equal(got, want) {
+		t.Errorf("pinned are %q, want %q", got, want)
 	}
 }

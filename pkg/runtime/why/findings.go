@@ -191,7 +191,7 @@ func (a *Answer) findKeys() {
 		case controller.KeyDelayed:
 			until := fmt.Sprintf("%s, %s from now", k.Until.UTC().Format(time.RFC3339), rounded(k.Until.Sub(a.Asked)))
 			if k.Trigger == "timer" && k.LastError == "" { // the controller waits for nothing
-				a.say("%s: is looked at again at %s, or when something changes.", what, until)
+				a.say("%s: is reconciled again at %s, or when something changes.", what, until)
 				continue
 			}
 			a.say("%s: waits until %s%s.", what, until, failures(k.LoopKey))

@@ -239,7 +239,7 @@ func TestKeysOfTheFamily(t *testing.T) {
 	a := w.ask(t, Query{Type: "deployment", Namespace: "shop", Name: "web"})
 	want := []string{
 		"deployment-controller, queue deployment, key shop/web: waits until 2026-05-04T12:01:30Z, 1m30s from now, after 4 failures in a row, the last of which is: broken.",
-		"deployment-controller, queue timed, key shop/web: is looked at again at 2026-05-04T12:10:00Z, 10m0s from now, or when something changes.",
+		"deployment-controller, queue timed, key shop/web: is reconciled again at 2026-05-04T12:10:00Z, 10m0s from now, or when something changes.",
 		"garbage-collector, queue attempt, key shop/web: has been worked on for 1m0s.",
 	}
 	if !slices.Equal(a.Findings, want) || len(a.Keys) != 3 {

@@ -176,12 +176,13 @@ func start(folder string, flags []string) (*manager, error) {
 		return nil, err
 	}
 	p, err := process.Start(process.Spec{
-		Name:    "kube-controller-manager",
-		Path:    os.Getenv(ManagerVariable),
-		Args:    []string{"--config=" + f.path},
-		Env:     []string{"HOME=" + folder, "KUBECONFIG="},
-		Dir:     folder,
-		LogFile: filepath.Join(folder, "manager.log"),
+		Name: "kube-controller-manager",
+		Path: os.Getenv(ManagerVariable),
+		Args: []string{"--config=" + f.path},
+		Env:  []string{"HOME=" + folder, "KUBECONFIG="},
+		Dir:  folder,
+		// Not beside the configuration: a manager watches the folder of that, and every line would wake it.
+		LogFile: filepath.Join(folder, "logs", "manager.log"),
 	})
 	if err != nil {
 		return nil, err

@@ -1,3 +1,4 @@
+// Package cronjob stands in for upstream's, see kcmd.dev/test/suites.
 package cronjob
 
 import (

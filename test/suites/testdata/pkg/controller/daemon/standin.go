@@ -1,3 +1,4 @@
+// Package daemon stands in for upstream's, see kcmd.dev/test/suites.
 package daemon
 
 import (

@@ -1,3 +1,4 @@
+// Package deployment stands in for upstream's, see kcmd.dev/test/suites.
 package deployment
 
 import (

@@ -1,3 +1,4 @@
+// Package devicetainteviction stands in for upstream's, see kcmd.dev/test/suites.
 package devicetainteviction
 
 import (

@@ -1,3 +1,4 @@
+// Package disruption stands in for upstream's, see kcmd.dev/test/suites.
 package disruption
 
 import (

@@ -1,3 +1,4 @@
+// Package endpoint stands in for upstream's, see kcmd.dev/test/suites.
 package endpoint
 
 import (

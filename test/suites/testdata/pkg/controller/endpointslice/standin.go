@@ -1,3 +1,4 @@
+// Package endpointslice stands in for upstream's, see kcmd.dev/test/suites.
 package endpointslice
 
 import (

@@ -1,3 +1,4 @@
+// Package endpointslicemirroring stands in for upstream's, see kcmd.dev/test/suites.
 package endpointslicemirroring
 
 import (

@@ -1,3 +1,4 @@
+// Package garbagecollector stands in for upstream's, see kcmd.dev/test/suites.
 package garbagecollector
 
 import (

@@ -1,3 +1,4 @@
+// Package job stands in for upstream's, see kcmd.dev/test/suites.
 package job
 
 import (

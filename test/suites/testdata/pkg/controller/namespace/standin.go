@@ -1,3 +1,4 @@
+// Package namespace stands in for upstream's, see kcmd.dev/test/suites.
 package namespace
 
 import (

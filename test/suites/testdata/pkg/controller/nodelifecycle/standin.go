@@ -1,3 +1,4 @@
+// Package nodelifecycle stands in for upstream's, see kcmd.dev/test/suites.
 package nodelifecycle
 
 import (

@@ -1,3 +1,4 @@
+// Package podgc stands in for upstream's, see kcmd.dev/test/suites.
 package podgc
 
 import (

@@ -1,3 +1,4 @@
+// Package replicaset stands in for upstream's, see kcmd.dev/test/suites.
 package replicaset
 
 import (

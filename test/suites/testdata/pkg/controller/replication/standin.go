@@ -1,3 +1,4 @@
+// Package replication stands in for upstream's, see kcmd.dev/test/suites.
 package replication
 
 import (

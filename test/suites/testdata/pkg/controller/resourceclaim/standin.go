@@ -1,3 +1,4 @@
+// Package resourceclaim stands in for upstream's, see kcmd.dev/test/suites.
 package resourceclaim
 
 import (

@@ -1,3 +1,4 @@
+// Package resourcepoolstatusrequest stands in for upstream's, see kcmd.dev/test/suites.
 package resourcepoolstatusrequest
 
 import (

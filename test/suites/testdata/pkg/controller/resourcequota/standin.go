@@ -1,3 +1,4 @@
+// Package resourcequota stands in for upstream's, see kcmd.dev/test/suites.
 package resourcequota
 
 import (

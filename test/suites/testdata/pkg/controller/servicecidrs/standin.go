@@ -1,3 +1,4 @@
+// Package servicecidrs stands in for upstream's, see kcmd.dev/test/suites.
 package servicecidrs
 
 import (

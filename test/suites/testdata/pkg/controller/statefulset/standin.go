@@ -1,3 +1,4 @@
+// Package statefulset stands in for upstream's, see kcmd.dev/test/suites.
 package statefulset
 
 import (

@@ -1,3 +1,4 @@
+// Package storageversiongc stands in for upstream's, see kcmd.dev/test/suites.
 package storageversiongc
 
 import (

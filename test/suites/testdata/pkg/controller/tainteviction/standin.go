@@ -1,3 +1,4 @@
+// Package tainteviction stands in for upstream's, see kcmd.dev/test/suites.
 package tainteviction
 
 import (

@@ -1,3 +1,4 @@
+// Package ttl stands in for upstream's, see kcmd.dev/test/suites.
 package ttl
 
 import (

@@ -1,3 +1,4 @@
+// Package testing stands in for upstream's, see kcmd.dev/test/suites.
 package testing
 
 import (

@@ -1,3 +1,4 @@
+// Package approver stands in for upstream's, see kcmd.dev/test/suites.
 package approver
 
 import (

@@ -1,3 +1,4 @@
+// Package cleaner stands in for upstream's, see kcmd.dev/test/suites.
 package cleaner
 
 import (

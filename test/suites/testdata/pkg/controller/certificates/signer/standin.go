@@ -1,3 +1,4 @@
+// Package signer stands in for upstream's, see kcmd.dev/test/suites.
 package signer
 
 import (
