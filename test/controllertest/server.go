@@ -110,7 +110,7 @@ func (e *Env) Remove(t testing.TB, objects ...runtime.Object) {
 // CompleteWrites makes the API server complete what is created and updated, which a fake one
 // does not: each write of these resources, all if none is named, gets a new version; what is
 // created gets a UID, a creation time and, if it asks for a generated name, one that ends in
-// the number of objects of its kind that were created.
+// the number of objects of its kind that were created. What is created as a dry run is not stored.
 func (e *Env) CompleteWrites(resources ...string) {
 	if len(resources) == 0 {
 		resources = []string{"*"}
@@ -133,6 +133,9 @@ func (e *Env) CompleteWrites(resources ...string) {
 		}
 		object.SetUID(types.UID(object.GetName() + "@" + object.GetResourceVersion()))
 		object.SetCreationTimestamp(metav1.NewTime(e.Clock.Now()))
+		if create, ok := action.(clienttesting.CreateActionImpl); ok && len(create.CreateOptions.DryRun) > 0 {
+			return true, create.Object, nil // it is not stored
+		}
 		return false, nil, nil
 	}
 	for _, resource := range resources {

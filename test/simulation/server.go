@@ -161,7 +161,7 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 			return nil, s.gap("%s of the %s of %s", verb, sub, resource.Resource)
 		}
 		if verb == "create" {
-			return s.createFor(resource, action.GetNamespace(), a.GetObject().DeepCopyObject())
+			return s.createFor(resource, action.GetNamespace(), a.GetObject().DeepCopyObject(), isDryRun(action))
 		}
 		return s.update(resource, sub, a.GetObject().DeepCopyObject())
 	case clienttesting.PatchAction:
@@ -177,6 +177,11 @@ func (s *server) answer(action clienttesting.Action) (runtime.Object, error) {
 		return object.DeepCopyObject(), nil
 	}
 	return nil, s.gap("unexpected %T: %s %s", action, action.GetVerb(), resource.Resource)
+}
+
+func isDryRun(action clienttesting.Action) bool {
+	create, ok := action.(clienttesting.CreateActionImpl)
+	return ok && len(create.CreateOptions.DryRun) > 0
 }
 
 // gap fails the test, since the simulation cannot answer a request.

@@ -21,12 +21,15 @@ import (
 
 // createFor creates an object for the controller.
 func (s *server) createFor(
-	resource schema.GroupVersionResource, namespace string, object runtime.Object,
+	resource schema.GroupVersionResource, namespace string, object runtime.Object, dryRun bool,
 ) (runtime.Object, error) {
 	if s.w.Refuse != nil {
 		if err := s.w.Refuse(object); err != nil {
 			return nil, err
 		}
+	}
+	if dryRun {
+		return object, nil
 	}
 	return s.create(resource, namespace, object)
 }

@@ -276,12 +276,49 @@ func TestAJobIsNotCompleteWhileAPodMayExist(t *testing.T) {
 // Pins JOB-72.
 func TestANamespaceThatIsGoingIsNoFailure(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(5, 5)))
-	going := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errBoom)
-	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	f.Refuse("create pods", going)
+	f.Refuse("create pods", namespaceGoing())
 	f.MustReconcile(t)
 	f.WantEvents(t)
 	f.CatchUp(t)
 	f.MustReconcile(t)
 	f.WantRequests(t)
+}
+
+func namespaceGoing() error {
+	going := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errBoom)
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return going
+}
+
+// Pins JOB-139.
+func TestNoFailedPodWaitsForItsReplacementInANamespaceThatIsGoing(t *testing.T) {
+	for name, change := range map[string]func(*batchv1.Job){
+		"replaces pods that terminate": started,
+		"replaces pods that failed":    replacesFailed,
+		"is suspended":                 suspended,
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod("p", failed, leaving, atIndex(0))
+			f := newFixture(t, defaults, newJob(perIndex(5), started, change), pod)
+			f.Refuse("create pods", namespaceGoing())
+			f.MustReconcile(t)
+			for _, pod := range f.storedPods(t) {
+				if isTracked(pod) {
+					t.Errorf("%s waits for the pod that is to replace it", pod.Name)
+				}
+			}
+		})
+	}
+}
+
+// Pins JOB-139.
+func TestAFailedPodThatIsDeletedWaitsForItsReplacement(t *testing.T) {
+	f := newFixture(t, defaults, newJob(perIndex(5), started, suspended), newPod("p", failed, leaving, atIndex(0)))
+	f.MustReconcile(t)
+	if pods := f.storedPods(t); len(pods) != 1 || !isTracked(pods[0]) {
+		t.Errorf("the pods are %v", pods)
+	}
+	if got := f.Queued.TakeDelay(key); got != askAgainAfter {
+		t.Errorf("the API server is asked again after %v", got)
+	}
 }

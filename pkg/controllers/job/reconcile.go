@@ -79,6 +79,7 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	if r.podGroup, err = c.ensureGang(ctx, r); err != nil {
 		return err
 	}
+	c.letGo(ctx, r)
 	r.end = r.decideEnd()
 	action, actErr := c.act(ctx, r, action)
 	for _, after := range r.wakeUps {

@@ -96,3 +96,15 @@ func (c Control) Patch(ctx context.Context, namespace, name string, patch []byte
 func NamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
+
+// InTerminatingNamespace asks the API server whether the namespace of the owner is being deleted: it judges the creation of
+// a pod from the template, and creates none. False means that it is not, or that there was no answer.
+func (c Control) InTerminatingNamespace(
+	ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference,
+) bool {
+	desired := FromTemplate(template, owner, *ref)
+	desired.GenerateName = NamePrefix(owner.GetName())
+	_, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(controller.OnlyMetadata(ctx), desired,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return NamespaceTerminating(err)
+}
