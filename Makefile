@@ -159,7 +159,7 @@ NIGHTLY := KCMD_REAL_CLOCK=yes KCMD_TAKEOVERS=100 KCMD_FAILOVER_LOSSES=200 KCMD_
   KCMD_RELOADS=1000 KCMD_RELOAD_PODS=5000 KCMD_DEPLOYMENT_REPLICAS=1000 KCMD_MASS_FAILURE=yes \
   KCMD_DEVICE_SLICES=10 KCMD_RESTARTS=1000
 .PHONY: nightly
-nightly: sandbox soak dropin suites ## Run the long forms of those tests, soak, and upstream's suites, and compare with upstream
+nightly: sandbox soak dropin suites endtoend ## Run the long forms of those tests, soak, and upstream's suites, and compare with upstream
 	$(NIGHTLY) go test -count=1 -v -p 1 -timeout 3h \
 	  $(addprefix ./test/integration/,garbage nodes devices heartbeats leadership promises failover takeover reload)
 
@@ -192,6 +192,12 @@ SUITE ?= .
 .PHONY: suites
 suites: sandbox ## Run upstream's integration suites, unmodified, against the manager
 	KCMD_SUITES=yes go test -count=1 -v -timeout 24h -run 'TestUpstreamsSuites/$(SUITE)' ./test/suites
+
+# make endtoend SPEC='StatefulSet .* rolling'
+SPEC ?= .
+.PHONY: endtoend
+endtoend: sandbox ## Run those specs of upstream's end-to-end suite, unmodified, that simulated nodes allow
+	KCMD_ENDTOEND='$(SPEC)' go test -count=1 -v -timeout 24h -parallel 6 -run TestUpstreamsEndToEndSuite ./test/suites
 
 .PHONY: mutations
 mutations: ## Put each known failure of the original back into the code, and require that a test catches it

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -161,7 +162,7 @@ func (c *ControlPlane) kwokSpec() (process.Spec, error) {
 	return c.spec(binaries.Kwok,
 		"--kubeconfig="+c.path("kwok.conf"),
 		"--config="+file,
-		"--config="+filepath.Join(c.binaries, binaries.KwokStages),
+		"--config="+cmp.Or(c.options.Stages, filepath.Join(c.binaries, binaries.KwokStages)),
 	), nil
 }
 

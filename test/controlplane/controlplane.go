@@ -28,6 +28,8 @@ type Options struct {
 	NodesKeepTaint bool
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
+	// Stages is a file with kwok's stages to use in place of the standard ones; empty: these.
+	Stages string
 	// CSI runs a CSI driver, CSIDriver, with the programs that provision, attach and expand its
 	// volumes. It is registered on all simulated nodes, which leave attaching to a manager, and
 	// has a class, CSIClass, which is the default.

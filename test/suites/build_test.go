@@ -83,7 +83,9 @@ func TestSuitesAreOfTheVersionOfTheControlPlane(t *testing.T) {
 		slices.Sort(found)
 		return slices.Compact(found)
 	}
-	if want, got := of("kubernetes"), of("suites"); len(want) < 2 || !slices.Equal(got, want) {
-		t.Errorf("pinned are %q, want %q", got, want)
+	for _, module := range []string{"suites", endToEnd} {
+		if want, got := of("kubernetes"), of(module); len(want) < 2 || !slices.Equal(got, want) {
+			t.Errorf("%s pins %q, want %q", module, got, want)
+		}
 	}
 }
