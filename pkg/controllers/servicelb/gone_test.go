@@ -119,3 +119,45 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 		}))
 	}
 }
+
+// A Service becomes one of another class while the cloud fails to delete its load balancer. The address in its status is
+// that of the other controller by then. Pins SLB-42.
+func TestAServiceThatIsOfAnotherClassKeepsItsAddress(t *testing.T) {
+	controllertest.InBubble(aServiceThatIsOfAnotherClassKeepsItsAddress)(t)
+}
+
+func aServiceThatIsOfAnotherClassKeepsItsAddress(t *testing.T) {
+	cloud := fakecloud.The()
+	cloud.Reset()
+	const deleting = "EnsureLoadBalancerDeleted a/moving"
+	cloud.Fail(deleting, errors.New("busy"))
+	env := controllertest.New(t, balanced("moving"))
+	c, err := newController(env.Env, configWith(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	t.Cleanup(env.Run(t, c))
+	for _, edit := range []func(*corev1.Service){internal, ofClass} {
+		synctest.Wait() // so that no write of the instance overtakes what the test changes
+		env.Store(t, balanced("moving", finalized, edit, func(s *corev1.Service) {
+			if s.Spec.LoadBalancerClass != nil {
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: theirs}}
+			}
+		}))
+	}
+	synctest.Wait()
+	if len(cloud.Calls(deleting)) == 0 {
+		t.Fatal("the deletion has not failed")
+	}
+	cloud.Fail(deleting, nil)
+	stored := func() *corev1.Service { return controllertest.MustStored[*corev1.Service](t, env, "a", "moving") }
+	controllertest.Eventually(t, "the finalizer is gone", func() bool { return !slices.Contains(stored().Finalizers, finalizer) })
+	synctest.Wait()
+	if ingress := stored().Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != theirs {
+		t.Errorf("its address is %v", ingress)
+	}
+	if _, ok := cloud.Hosts(balanced("moving")); ok {
+		t.Error("the load balancer is still there")
+	}
+}

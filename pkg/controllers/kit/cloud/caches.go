@@ -146,7 +146,7 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 		return nil, err
 	}
 	processed.owe(service)
-	return service, nil
+	return processed.ours(service), nil
 }
 
 // current returns the Service of a name as the cache shows it, nil if it is gone, which only the API server can say.

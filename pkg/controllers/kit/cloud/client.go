@@ -100,7 +100,18 @@ func (s services) Patch(
 	}
 	service, err := s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
 	s.guard.processed.wrote(key, service, err)
+	if err == nil && setsStatus(data) {
+		s.guard.processed.gave(key, service)
+	}
 	return service, err
+}
+
+// setsStatus reports whether a merge patch changes the status.
+func setsStatus(patch []byte) bool {
+	var object struct {
+		Status json.RawMessage `json:"status"`
+	}
+	return json.Unmarshal(patch, &object) == nil && object.Status != nil
 }
 
 type nodes struct {
