@@ -25,6 +25,7 @@ import (
 // one that did not want a load balancer any more before it was deleted.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
+	s.guard.services = shared.Lister()
 	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}, s.guard}
 }
 

@@ -291,3 +291,29 @@ func TestTheAddressThatIsWrittenIsRemembered(t *testing.T) {
 		t.Errorf("the address is %v", w.address)
 	}
 }
+
+// Pins SLB-43.
+func TestNoAddressIsWrittenToAServiceThatDoesNotWantOneAnyMore(t *testing.T) {
+	ofClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("other") }
+	another := func(s *corev1.Service) { s.UID = "b" }
+	bare := func(*corev1.Service) {}
+	for name, tc := range map[string]struct {
+		cached, was, is func(*corev1.Service)
+		sent            int
+	}{
+		"it still wants one":        {cached: bare, was: bare, is: addressed, sent: 1},
+		"it is of another class":    {cached: ofClass, was: bare, is: addressed},
+		"another one has the name":  {cached: controllertest.All(ofClass, another), was: bare, is: addressed, sent: 1}, // and is refused
+		"the address is taken away": {cached: ofClass, was: addressed, is: bare, sent: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, session := beginService(t, serviceOf("a", "1"))
+			env.Cache(t, controllertest.Changed(serviceOf("a", "2"), tc.cached))
+			_, _ = servicehelpers.PatchService(session.Client.CoreV1(),
+				controllertest.Changed(serviceOf("a", "1"), tc.was), controllertest.Changed(serviceOf("a", "1"), tc.is))
+			if sent := len(env.Writes()); sent != tc.sent {
+				t.Errorf("%d patches were sent, want %d", sent, tc.sent)
+			}
+		})
+	}
+}
