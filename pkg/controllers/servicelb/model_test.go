@@ -37,7 +37,8 @@ type model struct {
 	strips bool
 	// had are the Services with a load balancer, unwanted those that did not want one at any time.
 	had, unwanted map[types.UID]bool
-	// late are the Services that were written after the library had given up on that.
+	// late are the Services that were written after the library had given up on that, or that were given an address before
+	// the cache showed that they are of another class.
 	late map[types.UID]bool
 	// given are the Services to which the controller of the other class has given an address.
 	given map[types.UID]bool
@@ -75,8 +76,9 @@ func (m *model) run() {
 	m.nodes()
 	m.users()
 	m.MayComeLate = simulation.AnyWrite
-	m.Validate = func(old, _ runtime.Object) error {
-		if s, ok := old.(*corev1.Service); ok && m.IsLateWrite() {
+	m.Validate = func(_, is runtime.Object) error {
+		s, ok := is.(*corev1.Service)
+		if ok && (m.IsLateWrite() || s.Spec.LoadBalancerClass != nil && hasAddress(s, fakecloud.BalancerIP)) {
 			m.late[s.UID] = true
 		}
 		return nil
@@ -137,6 +139,11 @@ func (m *model) release() {
 		m.hold = nil
 		m.Pass(0)
 	}
+}
+
+func hasAddress(s *corev1.Service, ip string) bool {
+	ingress := s.Status.LoadBalancer.Ingress
+	return len(ingress) == 1 && ingress[0].IP == ip
 }
 
 // theirs is the address of load balancers of the other class.
@@ -296,7 +303,7 @@ func (m *model) check() {
 	isLeft := m.strips && m.starts > 1
 	for _, s := range simulation.All[*corev1.Service](m.World) {
 		ingress := s.Status.LoadBalancer.Ingress
-		if m.given[s.UID] && !m.late[s.UID] && (len(ingress) != 1 || ingress[0].IP != theirs) {
+		if m.given[s.UID] && !m.late[s.UID] && !hasAddress(s, theirs) {
 			m.t.Errorf("%s has %v instead of the address of the other class", s.Name, ingress)
 		}
 		switch {
@@ -304,7 +311,7 @@ func (m *model) check() {
 			m.t.Errorf("%s stays", s.Name)
 		case wants(s):
 			want = append(want, fmt.Sprintf("load balancer of a/%s: %s", s.Name, strings.Join(hosts, " ")))
-			if len(ingress) != 1 || ingress[0].IP != fakecloud.BalancerIP || !servicehelpers.HasLBFinalizer(s) {
+			if !hasAddress(s, fakecloud.BalancerIP) || !servicehelpers.HasLBFinalizer(s) {
 				m.t.Errorf("%s has %v, %v", s.Name, ingress, s.Finalizers)
 			}
 		case s.Spec.LoadBalancerClass != nil && (m.starts > 1 || m.late[s.UID]):
