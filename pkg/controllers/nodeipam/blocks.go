@@ -102,6 +102,12 @@ func (s *blockSet) isFree(p netip.Prefix) bool {
 	return true
 }
 
+// isFreeBut reports whether nothing but one holder of some ranges holds any of the blocks that a range overlaps.
+func (s *blockSet) isFreeBut(held []netip.Prefix, p netip.Prefix) (free bool) {
+	s.without(held, func() { free = s.isFree(p) })
+	return free
+}
+
 func (s *blockSet) isHeld(n int) bool { return s.held[n/64]&(1<<(n%64)) != 0 }
 
 // occupy adds a holder to every block that a range overlaps, and returns how many were free.

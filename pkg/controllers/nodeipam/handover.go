@@ -51,7 +51,7 @@ func (r *ranges) handOver() handover {
 
 // takeOver adds what a predecessor handed over, unless the cache has shown it, and returns the nodes concerned. Another
 // process may have held the lease in between: what nodes are known to hold is newer. If a node may have blocks of which
-// one is held by others by now, it gets others, and the rest stays held.
+// one is held by others by now, it gets others in its place, and all stay held.
 func (r *ranges) takeOver(left handover) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,17 +71,11 @@ func (r *ranges) takeOver(left handover) (nodes []string) {
 			}
 			h.former, h.prefixes = h.all(), nil
 		}
-		h.former = slices.DeleteFunc(slices.Clone(h.former), r.isTaken)
 		r.occupy(h.all())
 		r.add(h)
 		nodes = append(nodes, h.name)
 	}
 	return nodes
-}
-
-// isTaken reports whether a range is a block that something holds. A larger range is none: the node may have the rest.
-func (r *ranges) isTaken(p netip.Prefix) bool {
-	return slices.ContainsFunc(r.sets, func(s *blockSet) bool { return s.gives(p) && !s.isFree(p) })
 }
 
 // isHeld reports whether something holds one of the blocks that a range overlaps.

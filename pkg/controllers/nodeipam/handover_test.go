@@ -279,3 +279,19 @@ func TestARangeThatMayHaveBeenWrittenIsHeldWithoutTheOthers(t *testing.T) {
 		})
 	}
 }
+
+// A list lacks a node, whose range one edit reserves for Services, and the next one does not. Pins IPAM-53.
+func TestARangeIsStillHeldWhenItIsReservedNoMore(t *testing.T) {
+	n := node("n", "10.0.0.0/24")
+	others := []*corev1.Node{node("a"), node("b"), node("c"), node("d")}
+	w := newWorld(t, single, append(others, n)...)
+	w.lack(t, n)
+	reserved := single
+	reserved.services[0] = "10.0.0.0/24"
+	w.succeed(t, reserved, others...)
+	w.succeed(t, single, others...)
+	for i, other := range others {
+		want := []string{"[10.0.1.0/24]", "[10.0.2.0/24]", "[10.0.3.0/24]", "failed to allocate cidr from cluster cidr at idx:0: " + full}[i]
+		wantCIDRs(t, w.allot(t, other.Name), want)
+	}
+}

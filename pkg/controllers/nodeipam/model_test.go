@@ -19,23 +19,35 @@ import (
 // model is a world with more nodes than there are ranges for, now and then.
 type model struct {
 	*simulation.World
-	t      *testing.T
-	c      *ipamController
-	config config
+	t *testing.T
+	c *ipamController
+	// configs are those that an instance has one of; more than one if the ranges are edited.
+	configs []config
+	// reserved is how many blocks are reserved for Services.
+	reserved int
 	// knowsNothing is set while an instance starts to which nothing is handed over. All that it knows of the blocks that
 	// nodes hold is its first list.
 	knowsNothing bool
 }
 
+// edited are what the ranges are edited to.
+var edited = []config{
+	single, dual,
+	{clusters: [2]clusterRange{{"10.0.0.0/22", 24}}, services: [2]string{"10.0.1.0/24"}},
+	{clusters: [2]clusterRange{{"10.0.0.0/22", 25}}},
+	{clusters: [2]clusterRange{{"10.0.2.0/23", 24}, {"fd00::/63", 65}}},
+	{clusters: [2]clusterRange{{"fd00::/63", 64}, {"10.0.0.0/23", 24}}},
+}
+
 // TestWhateverHappensNoRangeIsGivenToTwoNodes has nodes come and go, by the same names, be held by finalizers and missing
-// in lists, requests fail and the controller restarted, while the cache is behind. In the end each node has its ranges,
-// as long as there are some.
+// in lists, the ranges edited, requests fail and the controller restarted, while the cache is behind. In the end each
+// node has its ranges, as long as there are some.
 func TestWhateverHappensNoRangeIsGivenToTwoNodes(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) { (&model{World: w, t: t}).run() })
 }
 
 func (m *model) run() {
-	m.config = []config{single, dual}[m.Rand.IntN(2)]
+	m.configs = [][]config{{single}, {dual}, edited}[m.Rand.IntN(3)]
 	m.Start, m.Validate = m.start, m.validate
 	if m.OneIn(2) {
 		m.Lossy = func(runtime.Object) bool { return !m.knowsNothing }
@@ -48,13 +60,17 @@ func (m *model) run() {
 	m.Hasty = []int{0, 0, 5}[m.Rand.IntN(3)]
 	m.Play(func() { simulation.Release[*corev1.Node](m.World, false) }, func() { m.user(); m.user() })
 	m.Settle(2*time.Minute, func() bool { return simulation.Release[*corev1.Node](m.World, true) })
-	m.check()
+	if len(m.configs) > 1 {
+		m.checkEdited()
+	} else {
+		m.check()
+	}
 	for _, node := range simulation.All[*corev1.Node](m.World) {
 		m.Delete(node, nil)
 	}
 	m.Settle(2*time.Minute, func() bool { return simulation.Release[*corev1.Node](m.World, true) })
 	for _, set := range m.c.ranges.sets {
-		if set.used > 0 || len(m.c.ranges.holdings) > 0 {
+		if set.used > m.reserved || len(m.c.ranges.holdings) > 0 {
 			m.t.Errorf("%d blocks of %s are held by nobody: %v", set.used, set.cluster, m.c.ranges.holdings)
 		}
 	}
@@ -65,7 +81,12 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 		m.DropLate() // see IPAM-39: nobody knows of the blocks that an instance which was killed has sent
 	}
 	m.knowsNothing = left == nil
-	c := must.Get(newController(env, m.config))(m.t)
+	cfg := m.configs[m.Rand.IntN(len(m.configs))]
+	if m.reserved = 0; cfg.services[0] != "" {
+		m.reserved = 1
+	}
+	m.Note("the ranges are %v", cfg)
+	c := must.Get(newController(env, cfg))(m.t)
 	m.knowsNothing = false
 	queue := simulation.NewQueue(m.World, c.reconcile)
 	c.queue, c.ranges.retry = queue, queue.Add
@@ -109,6 +130,16 @@ func (m *model) validate(old, changed runtime.Object) error {
 		}
 	}
 	return nil
+}
+
+// checkEdited checks that no node lacks ranges while there are some. Nodes have what they were given when the ranges were
+// others.
+func (m *model) checkEdited() {
+	for _, node := range simulation.All[*corev1.Node](m.World) {
+		if len(node.Spec.PodCIDRs) == 0 && m.c.ranges.firstFull() < 0 {
+			m.t.Errorf("node %s has no ranges, though there are some", node.Name)
+		}
+	}
 }
 
 // check checks that as many nodes as possible have ranges.

@@ -161,12 +161,12 @@ func (r *ranges) choose(who incarnation, now time.Time) ([]netip.Prefix, error) 
 	return prefixes, nil
 }
 
-// take returns a block of each set: one that a node holds already, or else one that no other holds, which it holds from
+// take returns a block of each set that no other holds: one that a node holds already, or else one that it holds from
 // now on. There is one of each set, or none at all. rest is what else the node holds.
 func (r *ranges) take(own []netip.Prefix) (taken, rest []netip.Prefix, err error) {
 	taken, rest = make([]netip.Prefix, len(r.sets)), slices.Clone(own)
 	for i, s := range r.sets {
-		if n := slices.IndexFunc(rest, s.gives); n >= 0 {
+		if n := slices.IndexFunc(rest, func(p netip.Prefix) bool { return s.gives(p) && s.isFreeBut(rest, p) }); n >= 0 {
 			taken[i] = rest[n]
 			rest = slices.Delete(rest, n, n+1)
 			continue

@@ -17,8 +17,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// markPodsOf marks the pods of a node that has fallen silent. The order stays until none of them is missing at the API
-// server: only the cache shows whether a missing one is gone, since an admission webhook may give the same answer.
+// markPodsOf marks the pods of a node that has fallen silent, until it is ready again. The order stays until none of them
+// is missing at the API server: only the cache shows whether a missing one is gone, since an admission webhook may give
+// the same answer.
 func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error {
 	order := c.cluster.toMark(node)
 	if order == 0 {
@@ -31,6 +32,9 @@ func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error
 	var errs []error
 	missing := false
 	for _, pod := range all {
+		if c.cluster.toMark(node) == 0 {
+			return nil
+		}
 		found, err := c.markPod(ctx, pod)
 		missing = missing || !found
 		errs = append(errs, err)

@@ -167,6 +167,21 @@ func TestWritesThatFail(t *testing.T) {
 			t.Error("its pods are still to be marked")
 		}
 	})
+	t.Run("NLC-117: a silent node that is ready again before all of its pods are marked", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), pod("p", "n"), pod("q", "n"), pod("r", "n"))
+		fallSilent(t, w)
+		back := controllertest.Changed(w.stored(t, "n"), ready(corev1.ConditionTrue))
+		back.ResourceVersion = "1000000"
+		w.Requests()
+		w.Intercept("patch pods/status", func(clienttesting.Action) error {
+			w.cluster.show(back, at)
+			return nil
+		})
+		if err := w.markPodsOf(w.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		w.WantRequests(t, "patch pods/status")
+	})
 	t.Run("NLC-102: a bound pod that is said to be gone", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
 		w.RefuseIf("patch pods/status p", noPod, first)

@@ -119,3 +119,46 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 		}))
 	}
 }
+
+// A Service becomes one of another class while the cloud has not finished with its load balancer. The address in its
+// status is that of the other controller by then.
+func TestAServiceThatIsOfAnotherClassKeepsItsAddress(t *testing.T) {
+	const ensuring, deleting = "EnsureLoadBalancer a/moving", "EnsureLoadBalancerDeleted a/moving"
+	for name, busy := range map[string]func(*fakecloud.Cloud) (end func()){
+		"SLB-42: the deletion fails": func(cloud *fakecloud.Cloud) func() {
+			cloud.Fail(deleting, errors.New("busy"))
+			return func() { cloud.Fail(deleting, nil) }
+		},
+		"SLB-43: it takes long to make it": func(cloud *fakecloud.Cloud) func() { return cloud.Hold(ensuring).Release },
+	} {
+		t.Run(name, controllertest.InBubble(func(t *testing.T) {
+			cloud := fakecloud.The()
+			cloud.Reset()
+			end := busy(cloud)
+			env := controllertest.New(t, balanced("moving"))
+			c, err := newController(env.Env, configWith(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Start(t)
+			t.Cleanup(env.Run(t, c))
+			synctest.Wait() // before each change, so that no write of the instance overtakes it
+			env.Store(t, balanced("moving", finalized, internal))
+			synctest.Wait()
+			env.Store(t, balanced("moving", finalized, ofClass, func(s *corev1.Service) {
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: theirs}}
+			}))
+			synctest.Wait()
+			end()
+			stored := func() *corev1.Service { return controllertest.MustStored[*corev1.Service](t, env, "a", "moving") }
+			controllertest.Eventually(t, "the finalizer is gone", func() bool { return !slices.Contains(stored().Finalizers, finalizer) })
+			synctest.Wait()
+			if !hasAddress(stored(), theirs) {
+				t.Errorf("its address is %v", stored().Status.LoadBalancer)
+			}
+			if _, ok := cloud.Hosts(balanced("moving")); ok || len(cloud.Calls(deleting)) == 0 {
+				t.Errorf("the load balancer is still there: %v", cloud.Calls(""))
+			}
+		}))
+	}
+}

@@ -37,8 +37,11 @@ type model struct {
 	strips bool
 	// had are the Services with a load balancer, unwanted those that did not want one at any time.
 	had, unwanted map[types.UID]bool
-	// late are the Services that were written after the library had given up on that.
+	// late are the Services that were written after the library had given up on that, or that were given an address before
+	// the cache showed that they are of another class.
 	late map[types.UID]bool
+	// given are the Services to which the controller of the other class has given an address.
+	given map[types.UID]bool
 	// steady is whether no calls are held, so that none comes late with former nodes, and no nodes may be missed.
 	steady bool
 	// called are the Services, by key, for whose load balancer this instance has set the nodes.
@@ -59,7 +62,7 @@ func TestWhateverHappensEachServiceHasItsLoadBalancerInTheEnd(t *testing.T) {
 	simulation.RunInBubbles(t, 40, func(t *testing.T, w *simulation.World) {
 		(&model{
 			World: w, t: t, cloud: fakecloud.The(), unwanted: map[types.UID]bool{}, left: map[types.UID]bool{},
-			late:   map[types.UID]bool{},
+			late: map[types.UID]bool{}, given: map[types.UID]bool{},
 			strips: w.OneIn(2), steady: w.OneIn(2),
 		}).run()
 	})
@@ -73,8 +76,9 @@ func (m *model) run() {
 	m.nodes()
 	m.users()
 	m.MayComeLate = simulation.AnyWrite
-	m.Validate = func(old, _ runtime.Object) error {
-		if s, ok := old.(*corev1.Service); ok && m.IsLateWrite() {
+	m.Validate = func(_, is runtime.Object) error {
+		s, ok := is.(*corev1.Service)
+		if ok && (m.IsLateWrite() || s.Spec.LoadBalancerClass != nil && hasAddress(s, fakecloud.BalancerIP)) {
 			m.late[s.UID] = true
 		}
 		return nil
@@ -137,9 +141,30 @@ func (m *model) release() {
 	}
 }
 
-// others are nodes and the cloud.
+func hasAddress(s *corev1.Service, ip string) bool {
+	ingress := s.Status.LoadBalancer.Ingress
+	return len(ingress) == 1 && ingress[0].IP == ip
+}
+
+// theirs is the address of load balancers of the other class.
+const theirs = "198.51.100.9"
+
+// otherClass has the controller of the other class give its Services an address, once.
+func (m *model) otherClass() {
+	for _, s := range simulation.All[*corev1.Service](m.World) {
+		if s.Spec.LoadBalancerClass != nil && s.DeletionTimestamp == nil && !m.given[s.UID] {
+			m.Note("%s gets an address of the other class", s.Name)
+			m.given[s.UID] = true
+			simulation.Change(m.World, s, func(s *corev1.Service) {
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: theirs}}
+			})
+		}
+	}
+}
+
+// others are nodes, the cloud and the controller of another class.
 func (m *model) others() {
-	switch m.Rand.IntN(4) {
+	switch m.Rand.IntN(5) {
 	case 0:
 		m.nodes()
 	case 1:
@@ -150,6 +175,8 @@ func (m *model) others() {
 		}
 	case 3:
 		m.release()
+	case 4:
+		m.otherClass()
 	}
 	m.observe()
 }
@@ -202,6 +229,7 @@ func (m *model) users() {
 		if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			change("wants no load balancer for", func(s *corev1.Service) {
 				s.Spec.Type, s.Spec.LoadBalancerClass, s.Status.LoadBalancer = corev1.ServiceTypeClusterIP, nil, corev1.LoadBalancerStatus{}
+				delete(m.given, s.UID)
 			})
 		} else {
 			change("wants a load balancer for", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer })
@@ -209,7 +237,7 @@ func (m *model) users() {
 	case what == 3 && m.strips:
 		change("replaces", func(s *corev1.Service) { s.Finalizers = nil })
 	case what == 4:
-		if service.Spec.Type == corev1.ServiceTypeClusterIP && !servicehelpers.HasLBFinalizer(service) {
+		if service.Spec.Type == corev1.ServiceTypeClusterIP {
 			change("sets another class of", func(s *corev1.Service) {
 				s.Spec.Type, s.Spec.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, ptr.To("other")
 			})
@@ -274,12 +302,16 @@ func (m *model) check() {
 	var want []string
 	isLeft := m.strips && m.starts > 1
 	for _, s := range simulation.All[*corev1.Service](m.World) {
-		switch ingress := s.Status.LoadBalancer.Ingress; {
+		ingress := s.Status.LoadBalancer.Ingress
+		if m.given[s.UID] && !m.late[s.UID] && !hasAddress(s, theirs) {
+			m.t.Errorf("%s has %v instead of the address of the other class", s.Name, ingress)
+		}
+		switch {
 		case s.DeletionTimestamp != nil:
 			m.t.Errorf("%s stays", s.Name)
 		case wants(s):
 			want = append(want, fmt.Sprintf("load balancer of a/%s: %s", s.Name, strings.Join(hosts, " ")))
-			if len(ingress) != 1 || ingress[0].IP != fakecloud.BalancerIP || !servicehelpers.HasLBFinalizer(s) {
+			if !hasAddress(s, fakecloud.BalancerIP) || !servicehelpers.HasLBFinalizer(s) {
 				m.t.Errorf("%s has %v, %v", s.Name, ingress, s.Finalizers)
 			}
 		case s.Spec.LoadBalancerClass != nil && (m.starts > 1 || m.late[s.UID]):
@@ -287,7 +319,7 @@ func (m *model) check() {
 			// there was one. It may also be that of the other controller, so none of it is touched before the Service is
 			// deleted (SLB-23).
 			isLeft = isLeft || servicehelpers.HasLBFinalizer(s)
-		case len(s.Finalizers) > 0 || len(ingress) > 0:
+		case len(s.Finalizers) > 0 || len(ingress) > 0 && !m.given[s.UID]:
 			m.t.Errorf("%s, which wants no load balancer, has %v, %v", s.Name, ingress, s.Finalizers)
 		}
 	}

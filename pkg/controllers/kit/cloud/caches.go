@@ -25,6 +25,7 @@ import (
 // one that did not want a load balancer any more before it was deleted.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
+	s.guard.services = shared.Lister()
 	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}, s.guard}
 }
 
@@ -146,7 +147,7 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 		return nil, err
 	}
 	processed.owe(service)
-	return service, nil
+	return processed.ours(service), nil
 }
 
 // current returns the Service of a name as the cache shows it, nil if it is gone, which only the API server can say.

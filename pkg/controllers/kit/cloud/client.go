@@ -87,12 +87,17 @@ type services struct {
 }
 
 // Patch implements typedcorev1.ServiceInterface. It meets the Service that the library works on, and not a later one of
-// the same name: the finalizer would go to that one, and nothing would protect the load balancer of this one.
+// the same name: the finalizer would go to that one, and nothing would protect the load balancer of this one. It gives no
+// address to a Service that has come not to want one meanwhile: it would take the place of that of another class.
 func (s services) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Service, error) {
 	key := s.namespace + "/" + name
+	address, isStatus := addressIn(data)
 	if w, known := s.guard.processed.of(key); known {
+		if len(address) > 0 && s.guard.isUnwanted(s.namespace, name, w.uid) {
+			return nil, errUnwanted
+		}
 		var err error
 		if data, err = withUID(data, w.uid); err != nil {
 			return nil, err
@@ -100,7 +105,29 @@ func (s services) Patch(
 	}
 	service, err := s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
 	s.guard.processed.wrote(key, service, err)
+	if err == nil && isStatus {
+		s.guard.processed.gave(key, service)
+	}
 	return service, err
+}
+
+var errUnwanted = errors.New("the Service does not want a load balancer any more")
+
+// isUnwanted reports whether the cache shows that a Service wants no load balancer.
+func (g *guard) isUnwanted(namespace, name string, uid types.UID) bool {
+	cached, err := g.services.Services(namespace).Get(name)
+	return err == nil && cached.UID == uid && !wants(cached)
+}
+
+// addressIn returns the address that a merge patch gives to a Service, and whether it changes the status.
+func addressIn(patch []byte) (address []corev1.LoadBalancerIngress, isStatus bool) {
+	var changed struct {
+		Status *corev1.ServiceStatus `json:"status"`
+	}
+	if err := json.Unmarshal(patch, &changed); err != nil || changed.Status == nil {
+		return nil, false
+	}
+	return changed.Status.LoadBalancer.Ingress, true
 }
 
 type nodes struct {

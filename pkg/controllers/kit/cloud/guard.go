@@ -27,6 +27,8 @@ type guard struct {
 	backends backends
 	// nodes are those of the scope.
 	nodes corelisters.NodeLister
+	// services are those of the scope; nil for a controller without load balancers.
+	services corelisters.ServiceLister
 	// hosts are the nodes that may be behind load balancers; nil for a controller without load balancers.
 	hosts *hosts
 }

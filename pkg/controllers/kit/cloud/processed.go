@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -46,6 +47,8 @@ type written struct {
 	addressed string
 	// restored is when the Service was last queued because it had lost that.
 	restored time.Time
+	// address is the last one that the Service had by the library, as far as that is known.
+	address []corev1.LoadBalancerIngress
 }
 
 // of returns what was written of a Service of a key.
@@ -152,6 +155,27 @@ func (w *written) noteAddress(is *corev1.Service) {
 	if hasAddress(is) {
 		w.addressed = is.ResourceVersion
 	}
+	if wants(is) {
+		w.address = is.Status.LoadBalancer.Ingress
+	}
+}
+
+// gave records the address that the library has given to a Service, whatever that wants by now.
+func (p *processed) gave(key string, is *corev1.Service) {
+	p.change(key, func(w *written) { w.address = is.Status.LoadBalancer.Ingress })
+}
+
+// ours returns a Service without an address of somebody else: that of a Service of another class, unless the library gave
+// it. The library takes the address away from a Service whose load balancer it has deleted.
+func (p *processed) ours(service *corev1.Service) *corev1.Service {
+	w, _ := p.of(keyOf(service))
+	ingress := service.Status.LoadBalancer.Ingress
+	if service.Spec.LoadBalancerClass == nil || equality.Semantic.DeepEqual(ingress, w.address) {
+		return service
+	}
+	service = service.DeepCopy()
+	service.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	return service
 }
 
 func hasAddress(service *corev1.Service) bool { return len(service.Status.LoadBalancer.Ingress) > 0 }

@@ -232,3 +232,88 @@ func TestServicesThatAreGoneAreNotRemembered(t *testing.T) {
 		t.Errorf("it is remembered: %t, %v", known, err)
 	}
 }
+
+// The library takes the address away from a Service whose load balancer it has deleted. Pins SLB-42.
+func TestAServiceOfAnotherClassKeepsTheAddressOfThat(t *testing.T) {
+	with := func(ip string, edits ...func(*corev1.Service)) *corev1.Service {
+		s := serviceOf("a", "9")
+		if ip != "" {
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ip}}
+		}
+		return controllertest.Changed(s, edits...)
+	}
+	ofClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("other") }
+	internal := func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }
+	another := func(s *corev1.Service) { s.UID = "b" }
+	for name, tc := range map[string]struct {
+		first, written, gave, cached *corev1.Service
+		want                         bool // whether the library gets the address
+	}{
+		"of another class":                                  {first: with("1.1.1.1"), cached: with("2.2.2.2", ofClass)},
+		"of another class, and had none":                    {first: with(""), cached: with("2.2.2.2", ofClass)},
+		"of another class when it is first read":            {first: with("2.2.2.2", ofClass), cached: with("2.2.2.2", ofClass)},
+		"of another class, and its former one has the name": {first: with("2.2.2.2", another), cached: with("2.2.2.2", ofClass)},
+		"of another class, with the address that it had":    {first: with("1.1.1.1"), cached: with("1.1.1.1", ofClass), want: true},
+		"of another class, with what was written to it":     {first: with(""), written: with("1.1.1.1"), cached: with("1.1.1.1", ofClass), want: true},
+		"of another class when an address was written late": {first: with(""), gave: with("1.1.1.1", ofClass), cached: with("1.1.1.1", ofClass), want: true},
+		"of no other class":                                 {first: with("1.1.1.1"), cached: with("2.2.2.2"), want: true},
+		"of another type":                                   {first: with("1.1.1.1"), cached: with("2.2.2.2", internal), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, session := beginService(t, tc.first)
+			if tc.written != nil {
+				session.guard.processed.wrote("a/b", tc.written, nil)
+			}
+			if tc.gave != nil {
+				session.guard.processed.gave("a/b", tc.gave)
+			}
+			env.Cache(t, tc.cached)
+			got := must.Get(session.Services().Lister().Services("a").Get("b"))(t)
+			if hasAddress(got) != tc.want || !hasAddress(tc.cached) {
+				t.Errorf("it has the address %v, and the cached one %v", got.Status.LoadBalancer, tc.cached.Status.LoadBalancer)
+			}
+		})
+	}
+}
+
+// The Service may be of another class when the address is written. Pins SLB-42.
+func TestTheAddressThatIsWrittenIsRemembered(t *testing.T) {
+	env, session := beginService(t, serviceOf("a", "1"))
+	ofClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("other") }
+	env.Store(t, controllertest.Changed(serviceOf("a", "2"), ofClass))
+	written := controllertest.Changed(serviceOf("a", "1"), addressed)
+	must.Get(servicehelpers.PatchService(session.Client.CoreV1(), serviceOf("a", "1"), written))(t)
+	finalized := controllertest.Changed(written.DeepCopy(), func(s *corev1.Service) { s.Finalizers = []string{"f"} })
+	env.Store(t, controllertest.Changed(serviceOf("a", "3"), ofClass)) // nothing is given with the finalizer
+	must.Get(servicehelpers.PatchService(session.Client.CoreV1(), written, finalized))(t)
+	w, _ := session.guard.processed.of("a/b")
+	if len(w.address) != 1 || w.address[0].IP != written.Status.LoadBalancer.Ingress[0].IP {
+		t.Errorf("the address is %v", w.address)
+	}
+}
+
+// Pins SLB-43.
+func TestNoAddressIsWrittenToAServiceThatDoesNotWantOneAnyMore(t *testing.T) {
+	ofClass := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("other") }
+	another := func(s *corev1.Service) { s.UID = "b" }
+	bare := func(*corev1.Service) {}
+	for name, tc := range map[string]struct {
+		cached, was, is func(*corev1.Service)
+		sent            int
+	}{
+		"it still wants one":        {cached: bare, was: bare, is: addressed, sent: 1},
+		"it is of another class":    {cached: ofClass, was: bare, is: addressed},
+		"another one has the name":  {cached: controllertest.All(ofClass, another), was: bare, is: addressed, sent: 1}, // and is refused
+		"the address is taken away": {cached: ofClass, was: addressed, is: bare, sent: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, session := beginService(t, serviceOf("a", "1"))
+			env.Cache(t, controllertest.Changed(serviceOf("a", "2"), tc.cached))
+			_, _ = servicehelpers.PatchService(session.Client.CoreV1(),
+				controllertest.Changed(serviceOf("a", "1"), tc.was), controllertest.Changed(serviceOf("a", "1"), tc.is))
+			if sent := len(env.Writes()); sent != tc.sent {
+				t.Errorf("%d patches were sent, want %d", sent, tc.sent)
+			}
+		})
+	}
+}
