@@ -117,10 +117,7 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 		return ""
 	}
 	if !c.known {
-		if c.err != nil {
-			return "API discovery failed: " + reasonOf(c.err)
-		}
-		return "API discovery has not completed yet"
+		return c.unreachedLocked()
 	}
 	for _, r := range resources {
 		if _, served := c.served[r]; !served {
@@ -129,6 +126,23 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 		}
 	}
 	return ""
+}
+
+// Unreached is why nothing is known of what is served, empty if something is.
+func (c *Catalog) Unreached() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unreachedLocked()
+}
+
+func (c *Catalog) unreachedLocked() string {
+	switch {
+	case c.known:
+		return ""
+	case c.err != nil:
+		return "API discovery failed: " + reasonOf(c.err)
+	}
+	return "API discovery has not completed yet"
 }
 
 // Suspect refreshes the catalog soon: a request failed for a resource that it lists as

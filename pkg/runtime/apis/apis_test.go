@@ -106,11 +106,16 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	if got, want := c.Missing(both), "API discovery failed: the API server answered 403 Forbidden"; got != want {
 		t.Errorf("nothing may be read: %q, want %q", got, want)
+	} else if got := c.Unreached(); got != want {
+		t.Errorf("the API server was not reached: %q, want %q", got, want)
 	}
 
 	s.down = nil
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if got := c.Unreached(); got != "" {
+		t.Errorf("the API server was reached: %q", got)
 	}
 	if got := c.Missing(both); got != "the API server does not serve widgets in example.com/v1" || !c.Complete() || !changed(c) {
 		t.Errorf("one is missing: %q", got)

@@ -52,6 +52,8 @@ type Sources struct {
 // Caches are those of informers.
 type Caches interface {
 	Lookup(resource schema.GroupResource, namespace, name string) (object metav1.Object, certain bool)
+	// Problem is why a cache of the resource does not hold what it should, empty if none is known.
+	Problem(resource schema.GroupResource) string
 	Visit(namespace string, visit func(schema.GroupResource, metav1.Object))
 }
 
