@@ -84,7 +84,7 @@ func TestACacheThatLagsIsNotCertain(t *testing.T) {
 	eventually(t, "the failure to be known", func() bool { return strings.Contains(h.Status()[0].LastError, "the role is gone") })
 	for _, name := range []string{"p0", "new"} {
 		if o, certain := h.Lookup(resource, "default", name); (o != nil) != (name == "p0") || certain {
-			t.Errorf("%s is %v, %t", name, o, certain)
+			t.Errorf("%s is there: %t, certain: %t", name, o != nil, certain)
 		}
 	}
 	if got := h.Problem(resource); !strings.Contains(got, "the role is gone") {

@@ -310,7 +310,7 @@ func TestWhatKeepsControllersFromWorking(t *testing.T) {
 func TestCachesThatLag(t *testing.T) {
 	w := newWorld()
 	w.cache(deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
-	w.lag = map[schema.GroupResource]string{pods: "watching: pods is forbidden", services: "watching: services is forbidden"}
+	w.lag = map[schema.GroupResource]string{pods: "watching: pods is forbidden", namespaces: "watching: namespaces is forbidden"}
 	for _, q := range []Query{{Type: "deployment", Namespace: "shop", Name: "web"}, {Type: "pod", Namespace: "shop", Name: "new"}} {
 		if a := w.ask(t, q); !slices.Equal(a.Findings, []string{"The cache of pods is not up to date: watching: pods is forbidden"}) {
 			t.Errorf("of a %s, found %q", q.Type, a.Findings)
