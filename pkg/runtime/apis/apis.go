@@ -62,9 +62,9 @@ type Catalog struct {
 
 	mu         sync.Mutex
 	known      bool
-	lacks      bool          // a resource that is not served was asked for
-	wait       time.Duration // until the next attempt to find it
-	err        error
+	lacks      bool                                   // a resource that is not served was asked for
+	wait       time.Duration                          // until the next attempt to find it
+	err        error                                  // of the last attempt
 	lists      []*metav1.APIResourceList              // the preferred ones
 	served     map[schema.GroupVersionResource]string // the kinds, empty for subresources
 	preferred  map[schema.GroupVersionResource]string // the verbs of those in lists
@@ -128,7 +128,7 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	return ""
 }
 
-// Unreached is why nothing is known of what is served, empty if something is.
+// Unreached is why the API server could not be asked the last time, empty if it could.
 func (c *Catalog) Unreached() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,12 +137,12 @@ func (c *Catalog) Unreached() string {
 
 func (c *Catalog) unreachedLocked() string {
 	switch {
-	case c.known:
-		return ""
 	case c.err != nil:
 		return "API discovery failed: " + reasonOf(c.err)
+	case !c.known:
+		return "API discovery has not completed yet"
 	}
-	return "API discovery has not completed yet"
+	return ""
 }
 
 // Suspect refreshes the catalog soon: a request failed for a resource that it lists as
@@ -267,6 +267,7 @@ func (c *Catalog) Preferred() []*metav1.APIResourceList {
 func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.err = nil
 	for r, kind := range c.served {
 		if failed[r.GroupVersion()] != nil {
 			served[r] = kind
@@ -277,7 +278,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed m
 	if c.known && maps.Equal(served, c.served) && maps.Equal(verbs, c.preferred) {
 		return
 	}
-	c.served, c.preferred, c.known, c.err = served, verbs, true, nil
+	c.served, c.preferred, c.known = served, verbs, true
 	c.generation++
 	c.lacks, c.wait = false, suspectPause
 	clear(c.unknown)

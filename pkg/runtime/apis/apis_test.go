@@ -130,6 +130,29 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
+// Whether the API server could be asked is known at all times, whatever it served before. Pins MGR-258.
+func TestWhetherTheServerIsReached(t *testing.T) {
+	s := newServer(deployments)
+	c := New(s, clock.RealClock{})
+	refused := errors.New("connection refused")
+	for n, down := range []error{refused, nil, nil, refused, nil, refused} {
+		s.down = down
+		if err := c.Refresh(t.Context()); (err == nil) != (down == nil) {
+			t.Fatal(err)
+		}
+		want := ""
+		if down != nil {
+			want = "API discovery failed: connection refused"
+		}
+		if got := c.Unreached(); got != want {
+			t.Errorf("attempt %d: %q, want %q", n, got, want)
+		}
+		if missing := c.Missing([]schema.GroupVersionResource{deployments}); n > 0 && missing != "" {
+			t.Errorf("attempt %d: %s", n, missing)
+		}
+	}
+}
+
 func TestWhatFailsKeepsItsLastAnswer(t *testing.T) {
 	s := newServer(deployments, widgets)
 	c := New(s, clock.RealClock{})

@@ -24,7 +24,7 @@ type Status struct {
 	// Error is why the credentials that the files now contain are not in use, empty if they
 	// are.
 	Error string `json:"error,omitempty"`
-	// Unreached is why nothing is known of what the API server serves, empty if something is.
+	// Unreached is why the API server could not be asked last what it serves, empty if it could.
 	Unreached string `json:"unreached,omitempty"`
 }
 

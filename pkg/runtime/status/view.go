@@ -128,7 +128,7 @@ func noteLeases(l leadership.Status, note func(t statuspage.Tone, format string,
 	}
 }
 
-// noteCaches notes that nothing is known of what the API server serves, and which caches do not hold what they should.
+// noteCaches notes that the API server is not reached, and which caches do not hold what they should.
 func noteCaches(s Status, note func(t statuspage.Tone, format string, args ...any)) {
 	if s.Connection.Unreached != "" {
 		note(statuspage.Warn, "%s", s.Connection.Unreached)

@@ -23,7 +23,11 @@ func (s Sources) find(a *Answer, of subject) {
 	if rejected := s.Rejected(); rejected != "" {
 		a.say("The configuration file has changed and is not in force: %s", rejected)
 	}
-	s.findObject(a, of)
+	unreached := s.Unreached()
+	if unreached != "" {
+		a.say("%s", unreached)
+	}
+	s.findObject(a, of, unreached == "")
 	s.findCaches(a, of)
 	s.findStopped(a)
 	s.findBreaker(a, of)
@@ -38,8 +42,8 @@ func (a *Answer) say(format string, args ...any) {
 	a.Findings = append(a.Findings, fmt.Sprintf(format, args...))
 }
 
-// findObject says what the object itself shows.
-func (s Sources) findObject(a *Answer, of subject) {
+// findObject says what the object itself shows. That it is absent is shown only while the API server is reached.
+func (s Sources) findObject(a *Answer, of subject, reached bool) {
 	caches := s.Caches()
 	if caches == nil {
 		a.say("This process has no connection to the API server.")
@@ -47,10 +51,10 @@ func (s Sources) findObject(a *Answer, of subject) {
 	}
 	object, certain := caches.Lookup(of.Resource, of.Namespace, of.Name)
 	switch {
-	case object == nil && certain:
+	case object == nil && certain && reached:
 		a.say("The object does not exist.")
 	case object == nil:
-		// No controller here caches it.
+		// No cache shows whether it exists.
 	case object.GetDeletionTimestamp() != nil:
 		a.say("It was deleted %s ago.", rounded(a.Asked.Sub(deletedAt(object))))
 		for _, f := range object.GetFinalizers() {

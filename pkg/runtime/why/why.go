@@ -46,7 +46,9 @@ type Sources struct {
 	Stops func() []breaker.Stop
 	// Rejected is why the content of the configuration file is not in force, empty if it is.
 	Rejected func() string
-	Clock    clock.PassiveClock
+	// Unreached is why the API server could not be asked last what it serves, empty if it could.
+	Unreached func() string
+	Clock     clock.PassiveClock
 }
 
 // Caches are those of informers.

@@ -89,10 +89,11 @@ func newWorld() *world {
 				}},
 			}
 		},
-		Caches:   func() Caches { return w },
-		Stops:    func() []breaker.Stop { return w.stops },
-		Rejected: func() string { return "" },
-		Clock:    clocktesting.NewFakeClock(now),
+		Caches:    func() Caches { return w },
+		Stops:     func() []breaker.Stop { return w.stops },
+		Rejected:  func() string { return "" },
+		Unreached: func() string { return "" },
+		Clock:     clocktesting.NewFakeClock(now),
 	}
 	return w
 }
@@ -315,6 +316,15 @@ func TestCachesThatLag(t *testing.T) {
 		if a := w.ask(t, q); !slices.Equal(a.Findings, []string{"The cache of pods is not up to date: watching: pods is forbidden"}) {
 			t.Errorf("of a %s, found %q", q.Type, a.Findings)
 		}
+	}
+}
+
+// While the API server cannot be reached, nothing shows that an object is absent. Pins MGR-258.
+func TestAServerThatIsNotReached(t *testing.T) {
+	w := newWorld()
+	w.Unreached = func() string { return "API discovery failed: connection refused" }
+	if a := w.ask(t, Query{Type: "pod", Namespace: "shop", Name: "new"}); !slices.Equal(a.Findings, []string{"API discovery failed: connection refused"}) {
+		t.Errorf("found %q", a.Findings)
 	}
 }
 
