@@ -38,7 +38,7 @@ func troubled(now time.Time) Status {
 			Hash:     "5d41402abc4b2a76b9719d911017c592ae1b2c3d4e5f60718293a4b5c6d7e8f9",
 			Rejected: "config.yaml:14:22: controllers.deployment-controller.concurrentSyncs: must be 1 to 1000, not 0\nconfig.yaml:19:3: controllers.<script>alert(1)</script>: unknown controller",
 		},
-		Connection: connection.Status{Server: "https://10.0.0.1:6443", Generation: 1, Renewed: 2},
+		Connection: connection.Status{Server: "https://10.0.0.1:6443", Generation: 1, Renewed: 2, Unreached: "API discovery failed: connection refused"},
 		Pauses:     []pausing.Pause{{Controller: "replicaset-controller", Namespace: "shop", Since: now.Add(-time.Hour)}},
 		Deletions:  stopped(now.Add(-time.Hour)),
 		Leadership: leadership.Status{Leading: true, Term: 2, Lease: lease, Leases: []leadership.LeaseStatus{
@@ -126,7 +126,7 @@ func TestTheTextShowsTheSame(t *testing.T) {
 	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
 	text := troubled(now).Text(now)
 	for _, part := range []string{
-		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times", "node-ipam-controller waits: node-2_9c still runs it leases is forbidden",
+		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times\n  not reached: API discovery failed: connection refused\n", "node-ipam-controller waits: node-2_9c still runs it leases is forbidden",
 		"must be 1 to 1000, not 0", "backing off after: panic", "deployments.apps", "2 controllers keep running",
 		"Paused: replicaset-controller in namespace shop, for 60m",
 		"Deletions of pods are stopped, for 60m: namespace-controller was about to delete 40 more of 600 pods when 90 had been deleted within 5m; the limit is 120\n  If that is intended, set deletionBreaker.allowUntil",

@@ -30,6 +30,9 @@ func (s Status) Text(now time.Time) string {
 		if c.Error != "" {
 			fmt.Fprintf(&b, "  new credentials cannot be used: %s\n", c.Error)
 		}
+		if c.Unreached != "" {
+			fmt.Fprintf(&b, "  not reached: %s\n", c.Unreached)
+		}
 	}
 	for _, p := range s.Pauses {
 		fmt.Fprintf(&b, "Paused: %s, for %s\n", p, ago(now, p.Since))

@@ -134,20 +134,15 @@ func noteCaches(s Status, note func(t statuspage.Tone, format string, args ...an
 		note(statuspage.Warn, "%s", s.Connection.Unreached)
 	}
 	unsynced := 0
-	var behind []string
 	for _, i := range s.Informers {
-		switch {
-		case i.Running && !i.Synced:
+		if i.Running && !i.Synced {
 			unsynced++
-		case i.LastError != "" && i.Refs > 0:
-			behind = append(behind, i.Name())
 		}
 	}
-	behind = slices.Compact(behind) // sorted; a kind may have several caches
 	if unsynced > 0 {
 		note(statuspage.Warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
 	}
-	if len(behind) > 0 {
+	if behind := s.Behind(); len(behind) > 0 {
 		note(statuspage.Warn, "%s not up to date: %s", plural(len(behind), "cache is", "caches are"), strings.Join(behind, ", "))
 	}
 }
