@@ -88,6 +88,12 @@ func (r *Runtime) why() why.Sources {
 			defer r.mu.Unlock()
 			return r.rejected
 		},
+		Unreached: func() string {
+			if conn := r.connectionInForce(); conn != nil {
+				return conn.Catalog().Unreached()
+			}
+			return ""
+		},
 		Clock: r.options.Clock,
 	}
 }

@@ -64,15 +64,27 @@ func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors te
 		fmt.Fprintf(out, "%s       the current content of the file is not in force:\n", colors.Red("Rejected:"))
 		block(out, c.Rejected)
 	}
-	if s.Connection.Error != "" {
-		fmt.Fprintf(out, "%s    the new ones cannot be used, the previous ones are in use:\n", colors.Red("Credentials:"))
-		block(out, s.Connection.Error)
-	}
+	showConnection(out, s, colors)
 	for _, p := range s.Pauses {
 		fmt.Fprintf(out, "%s         %s, for %s\n", colors.Yellow("Paused:"), p, ago(p.Since, now))
 	}
 	if s.Deletions != nil {
 		showDeletions(out, s.Deletions, now, colors)
+	}
+}
+
+// showConnection shows what keeps the process from using the API server, and from following it.
+func showConnection(out io.Writer, s *status.Status, colors terminal.Colors) {
+	if s.Connection.Error != "" {
+		fmt.Fprintf(out, "%s    the new ones cannot be used, the previous ones are in use:\n", colors.Red("Credentials:"))
+		block(out, s.Connection.Error)
+	}
+	if s.Connection.Unreached != "" {
+		fmt.Fprintf(out, "%s    the API server:\n", colors.Red("Not reached:"))
+		block(out, s.Connection.Unreached)
+	}
+	if behind := s.Behind(); len(behind) > 0 {
+		fmt.Fprintf(out, "%s         the caches of %s\n", colors.Yellow("Behind:"), plain.Text(strings.Join(behind, ", ")))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"kcmd.dev/pkg/runtime/breaker"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/pausing"
 	"kcmd.dev/pkg/runtime/status"
@@ -35,8 +36,13 @@ func sample() *status.Status {
 	return &status.Status{
 		Started: now.Add(-26 * time.Hour), Version: "v1.36.3-kcmd.1",
 		Configuration: status.Configuration{File: "config.yaml", Hash: "abc", Generation: 4, Rejected: "config.yaml:3:1: x: unknown field\nconfig.yaml:4:1: y: unknown field"},
-		Connection:    connection.Status{Error: "the certificate has expired"},
-		Pauses:        []pausing.Pause{{Namespace: "shop", Since: now.Add(-2 * time.Hour)}, {Controller: "e", Since: now.Add(-5 * time.Minute)}},
+		Connection:    connection.Status{Error: "the certificate has expired", Unreached: "API discovery failed: connection refused"},
+		Informers: []informers.Status{
+			{Resource: "pods", Running: true, Synced: true, Refs: 1, LastError: "connection refused"},
+			{Group: "apps", Resource: "deployments", Running: true, Synced: true, Refs: 1, LastError: "connection refused"},
+			{Resource: "nodes", Running: true, Synced: true, Refs: 1},
+		},
+		Pauses: []pausing.Pause{{Namespace: "shop", Since: now.Add(-2 * time.Hour)}, {Controller: "e", Since: now.Add(-5 * time.Minute)}},
 		Deletions: &breaker.Status{Mode: "Stop", Stops: []breaker.Stop{
 			{Resource: "pods", Since: now.Add(-3 * time.Minute), Controller: "namespace-controller", Next: 40, Deleted: 90, Objects: 600, Limit: 120, Window: "5m"},
 		}},
@@ -114,7 +120,7 @@ Rejected:       the current content of the file is not in force:
 func TestShowWhatOthersWroteWithoutControlCharacters(t *testing.T) {
 	const evil = "denied \x1b[2J\u009b2K\rend"
 	s := &status.Status{Started: now, Version: "v1", Configuration: status.Configuration{File: "f", Hash: "h", NotKept: evil},
-		Connection: connection.Status{Error: evil}}
+		Connection: connection.Status{Error: evil, Unreached: evil}}
 	s.Controllers = []supervisor.Status{{Name: "a", State: supervisor.BackingOff, LastError: evil}, {Name: "b", Stuck: evil}}
 	s.Reloads = []status.Reload{{Status: "failure", Time: now, Error: "one\n" + evil}}
 	s.Leadership.Leases = []leadership.LeaseStatus{{Lock: "main", Blocked: map[string]string{"b": evil}, Problem: evil, Election: &election.Status{Holder: evil, LastError: evil}}}
@@ -122,7 +128,7 @@ func TestShowWhatOthersWroteWithoutControlCharacters(t *testing.T) {
 	if i := strings.IndexFunc(strings.ReplaceAll(got, "\n", ""), unicode.IsControl); i >= 0 {
 		t.Errorf("the status contains a control character:\n%q", got)
 	}
-	if n := strings.Count(got, "denied \uFFFD[2J\uFFFD2K\uFFFDend"); n != 9 {
+	if n := strings.Count(got, "denied \uFFFD[2J\uFFFD2K\uFFFDend"); n != 10 {
 		t.Errorf("it shows the text %d times:\n%q", n, got)
 	}
 	if !strings.Contains(got, "\n  one\n  denied ") {

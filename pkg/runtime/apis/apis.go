@@ -62,9 +62,9 @@ type Catalog struct {
 
 	mu         sync.Mutex
 	known      bool
-	lacks      bool          // a resource that is not served was asked for
-	wait       time.Duration // until the next attempt to find it
-	err        error
+	lacks      bool                                   // a resource that is not served was asked for
+	wait       time.Duration                          // until the next attempt to find it
+	err        error                                  // of the last attempt
 	lists      []*metav1.APIResourceList              // the preferred ones
 	served     map[schema.GroupVersionResource]string // the kinds, empty for subresources
 	preferred  map[schema.GroupVersionResource]string // the verbs of those in lists
@@ -117,16 +117,30 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 		return ""
 	}
 	if !c.known {
-		if c.err != nil {
-			return "API discovery failed: " + reasonOf(c.err)
-		}
-		return "API discovery has not completed yet"
+		return c.unreachedLocked()
 	}
 	for _, r := range resources {
 		if _, served := c.served[r]; !served {
 			c.lacks = true
 			return fmt.Sprintf("the API server does not serve %s in %s", r.Resource, r.GroupVersion())
 		}
+	}
+	return ""
+}
+
+// Unreached is why the API server could not be asked the last time, empty if it could.
+func (c *Catalog) Unreached() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unreachedLocked()
+}
+
+func (c *Catalog) unreachedLocked() string {
+	switch {
+	case c.err != nil:
+		return "API discovery failed: " + reasonOf(c.err)
+	case !c.known:
+		return "API discovery has not completed yet"
 	}
 	return ""
 }
@@ -253,6 +267,7 @@ func (c *Catalog) Preferred() []*metav1.APIResourceList {
 func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.err = nil
 	for r, kind := range c.served {
 		if failed[r.GroupVersion()] != nil {
 			served[r] = kind
@@ -263,7 +278,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed m
 	if c.known && maps.Equal(served, c.served) && maps.Equal(verbs, c.preferred) {
 		return
 	}
-	c.served, c.preferred, c.known, c.err = served, verbs, true, nil
+	c.served, c.preferred, c.known = served, verbs, true
 	c.generation++
 	c.lacks, c.wait = false, suspectPause
 	clear(c.unknown)

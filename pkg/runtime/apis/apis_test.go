@@ -106,11 +106,16 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	if got, want := c.Missing(both), "API discovery failed: the API server answered 403 Forbidden"; got != want {
 		t.Errorf("nothing may be read: %q, want %q", got, want)
+	} else if got := c.Unreached(); got != want {
+		t.Errorf("the API server was not reached: %q, want %q", got, want)
 	}
 
 	s.down = nil
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if got := c.Unreached(); got != "" {
+		t.Errorf("the API server was reached: %q", got)
 	}
 	if got := c.Missing(both); got != "the API server does not serve widgets in example.com/v1" || !c.Complete() || !changed(c) {
 		t.Errorf("one is missing: %q", got)
@@ -122,6 +127,29 @@ func TestWhatIsMissing(t *testing.T) {
 	s.serve(deployments, widgets)
 	if err := c.Refresh(t.Context()); err != nil || c.Missing(both) != "" || !changed(c) {
 		t.Errorf("both are served: %v %q", err, c.Missing(both))
+	}
+}
+
+// Whether the API server could be asked is known at all times, whatever it served before. Pins MGR-258.
+func TestWhetherTheServerIsReached(t *testing.T) {
+	s := newServer(deployments)
+	c := New(s, clock.RealClock{})
+	refused := errors.New("connection refused")
+	for n, down := range []error{refused, nil, nil, refused, nil, refused} {
+		s.down = down
+		if err := c.Refresh(t.Context()); (err == nil) != (down == nil) {
+			t.Fatal(err)
+		}
+		want := ""
+		if down != nil {
+			want = "API discovery failed: connection refused"
+		}
+		if got := c.Unreached(); got != want {
+			t.Errorf("attempt %d: %q, want %q", n, got, want)
+		}
+		if missing := c.Missing([]schema.GroupVersionResource{deployments}); n > 0 && missing != "" {
+			t.Errorf("attempt %d: %s", n, missing)
+		}
 	}
 }
 

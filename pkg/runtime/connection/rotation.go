@@ -24,6 +24,8 @@ type Status struct {
 	// Error is why the credentials that the files now contain are not in use, empty if they
 	// are.
 	Error string `json:"error,omitempty"`
+	// Unreached is why the API server could not be asked last what it serves, empty if it could.
+	Unreached string `json:"unreached,omitempty"`
 }
 
 // Rotation records the outcomes of changes of the credentials of the process, across
@@ -118,5 +120,6 @@ func (r *Rotation) Status(c *Connection) Status {
 		Renewed:     r.renewed,
 		LastRenewal: r.last,
 		Error:       r.failure,
+		Unreached:   c.catalog.Unreached(),
 	}
 }

@@ -245,6 +245,7 @@ func (e *Elector) Run(ctx context.Context) {
 	e.turn <- struct{}{}
 	e.loseTerm(ctx, cause)
 	<-e.turn
+	e.opts.Metrics.Forget(e.opts.Name)
 	e.publish()
 	watcher.running.Wait()
 	e.candidacy.Wait()

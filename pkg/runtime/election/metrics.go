@@ -12,6 +12,8 @@ import (
 type Metrics interface {
 	// SetLeading records whether this process holds the lease.
 	SetLeading(lease string, leading bool)
+	// Forget ends what SetLeading has recorded: this process does not contend for the lease any more.
+	Forget(lease string)
 	// SlowPath counts a renewal that had to read the lease first.
 	SlowPath(lease string)
 }
@@ -70,10 +72,13 @@ func (m *prometheusMetrics) SetLeading(lease string, leading bool) {
 	m.leading.WithLabelValues(lease).Set(value)
 }
 
+func (m *prometheusMetrics) Forget(lease string) { m.leading.DeleteLabelValues(lease) }
+
 func (m *prometheusMetrics) SlowPath(lease string) { m.slowPath.WithLabelValues(lease).Inc() }
 
 // noMetrics is used without Options.Metrics.
 type noMetrics struct{}
 
 func (noMetrics) SetLeading(string, bool) {}
+func (noMetrics) Forget(string)           {}
 func (noMetrics) SlowPath(string)         {}

@@ -3,7 +3,9 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,4 +348,44 @@ func TestMetricsAreUpstreams(t *testing.T) {
 	if err != nil || len(families) != 2 || families[0].GetName() != "leader_election_master_status" || families[1].GetName() != "leader_election_slowpath_total" {
 		t.Fatalf("families %v, error %v", families, err)
 	}
+}
+
+// The series of a lease ends when the process has left it, and begins anew when it contends for it again. Pins MGR-260.
+func TestALeaseThatIsLeftHasNoSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := metrics.NewKubeRegistry()
+		m, err := NewMetrics(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := func() string {
+			t.Helper()
+			families, err := r.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, f := range families {
+				for _, s := range f.GetMetric() {
+					all = append(all, fmt.Sprintf("%s %v", s.GetLabel()[0].GetValue(), s.GetGauge().GetValue()))
+				}
+			}
+			return strings.Join(all, ", ")
+		}
+		s := newServer()
+		for range 2 {
+			a := s.runWith(t, "a", defaults, func(o *Options) { o.Metrics = m })
+			synctest.Wait()
+			if got, want := shown(), leaseName+" 1"; got != want {
+				t.Errorf("while it is held: %q, want %q", got, want)
+			}
+			if err := a.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			a.stop()
+			if got := shown(); got != "" {
+				t.Errorf("after it was left: %q", got)
+			}
+		}
+	})
 }

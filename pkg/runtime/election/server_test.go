@@ -325,6 +325,8 @@ func (m *countingMetrics) SetLeading(_ string, leading bool) {
 	m.leading = leading
 }
 
+func (m *countingMetrics) Forget(lease string) { m.SetLeading(lease, false) }
+
 func (m *countingMetrics) SlowPath(string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

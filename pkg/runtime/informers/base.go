@@ -233,6 +233,12 @@ func (b *base) unserved() bool {
 	return failing && apierrors.IsNotFound(last.err)
 }
 
+// lags reports whether the cache does not follow what happens: the newest list or watch failed.
+func (b *base) lags() bool {
+	last, failing := b.lastFailure()
+	return failing && !last.lasting
+}
+
 // lastFailure returns the newest error, unless the reflector has recovered from it.
 func (b *base) lastFailure() (failure, bool) {
 	b.errorMu.Lock()

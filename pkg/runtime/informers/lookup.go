@@ -9,15 +9,15 @@ import (
 )
 
 // Lookup returns an object from the caches, whole if one of them holds it whole, nil if none holds
-// it. It sends no request. certain is whether a cache holds all objects of the resource, so that
-// nil means that there is no such object.
+// it. It sends no request. certain is whether a cache holds all objects of the resource and follows
+// them, so that nil means that there is no such object.
 func (i *Informers) Lookup(resource schema.GroupResource, namespace, name string) (object metav1.Object, certain bool) {
 	key := cache.NewObjectName(namespace, name).String()
 	for _, b := range i.complete() {
 		if b.key.resource.GroupResource() != resource {
 			continue
 		}
-		certain = certain || b.key.filter == (controller.Filter{})
+		certain = certain || b.key.filter == (controller.Filter{}) && !b.lags()
 		item, found, err := b.informer.GetStore().GetByKey(key)
 		if err != nil || !found || object != nil && b.key.form != Typed {
 			continue
@@ -27,6 +27,18 @@ func (i *Informers) Lookup(resource schema.GroupResource, namespace, name string
 		}
 	}
 	return object, certain
+}
+
+// Problem is why a cache of the resource does not hold what it should, empty if none is known.
+func (i *Informers) Problem(resource schema.GroupResource) string {
+	problem := ""
+	for _, b := range i.complete() {
+		last, failing := b.lastFailure()
+		if failing && b.key.resource.GroupResource() == resource && (problem == "" || last.err.Error() < problem) {
+			problem = last.err.Error()
+		}
+	}
+	return problem
 }
 
 // Visit calls visit for the objects in a namespace that the caches hold, once for each cache

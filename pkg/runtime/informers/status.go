@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Status describes one shared informer.
@@ -37,6 +39,11 @@ type Status struct {
 	// LastError is the error that keeps it from making progress, empty if there is none.
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`
+}
+
+// Name is that of the resource, with its group.
+func (s *Status) Name() string {
+	return schema.GroupResource{Group: s.Group, Resource: s.Resource}.String()
 }
 
 // Status lists the informers, sorted by resource, form and filter. Its cost is in

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	"kcmd.dev/pkg/config/plan"
@@ -26,6 +27,17 @@ type Status struct {
 	Reloads       []Reload            `json:"reloads,omitempty"`
 	// Past is the work of the last minutes, which only the page shows.
 	Past []Sample `json:"-"`
+}
+
+// Behind names the kinds of which a cache that is in use does not hold what it should.
+func (s *Status) Behind() []string {
+	var behind []string
+	for _, i := range s.Informers {
+		if i.Synced && i.LastError != "" && i.Refs > 0 {
+			behind = append(behind, i.Name())
+		}
+	}
+	return slices.Compact(behind) // informers are sorted by kind
 }
 
 // Configuration is what is in force.

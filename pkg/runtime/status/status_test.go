@@ -38,7 +38,7 @@ func troubled(now time.Time) Status {
 			Hash:     "5d41402abc4b2a76b9719d911017c592ae1b2c3d4e5f60718293a4b5c6d7e8f9",
 			Rejected: "config.yaml:14:22: controllers.deployment-controller.concurrentSyncs: must be 1 to 1000, not 0\nconfig.yaml:19:3: controllers.<script>alert(1)</script>: unknown controller",
 		},
-		Connection: connection.Status{Server: "https://10.0.0.1:6443", Generation: 1, Renewed: 2},
+		Connection: connection.Status{Server: "https://10.0.0.1:6443", Generation: 1, Renewed: 2, Unreached: "API discovery failed: connection refused"},
 		Pauses:     []pausing.Pause{{Controller: "replicaset-controller", Namespace: "shop", Since: now.Add(-time.Hour)}},
 		Deletions:  stopped(now.Add(-time.Hour)),
 		Leadership: leadership.Status{Leading: true, Term: 2, Lease: lease, Leases: []leadership.LeaseStatus{
@@ -126,7 +126,7 @@ func TestTheTextShowsTheSame(t *testing.T) {
 	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
 	text := troubled(now).Text(now)
 	for _, part := range []string{
-		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times", "node-ipam-controller waits: node-2_9c still runs it leases is forbidden",
+		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times\n  not reached: API discovery failed: connection refused\n", "node-ipam-controller waits: node-2_9c still runs it leases is forbidden",
 		"must be 1 to 1000, not 0", "backing off after: panic", "deployments.apps", "2 controllers keep running",
 		"Paused: replicaset-controller in namespace shop, for 60m",
 		"Deletions of pods are stopped, for 60m: namespace-controller was about to delete 40 more of 600 pods when 90 had been deleted within 5m; the limit is 120\n  If that is intended, set deletionBreaker.allowUntil",
@@ -200,6 +200,14 @@ func TestTheVerdictBeginsWithTheWorst(t *testing.T) {
 			verdict(statuspage.Warn, "The configuration in force is not kept as the last good one")},
 		{"both", Status{Leadership: leading, Configuration: Configuration{Rejected: "x"}, Controllers: []supervisor.Status{running, failed}}, verdict(statuspage.Bad, "1 controller is not healthy: b · The configuration file was rejected; generation 0 stays in force")},
 		{"filling", Status{Leadership: leading, Informers: []informers.Status{{Running: true}}}, verdict(statuspage.Warn, "1 cache is not filled yet")},
+		{"MGR-258: lagging", Status{Leadership: leading, Informers: []informers.Status{
+			{Resource: "pods", Running: true, Synced: true, Refs: 1, LastError: "pods is forbidden"},
+			{Resource: "pods", Form: informers.Metadata, Running: true, Synced: true, Refs: 1, LastError: "pods is forbidden"},
+			{Group: "apps", Resource: "deployments", Running: true, Synced: true, Refs: 2, LastError: "x"},
+			{Resource: "nodes", Running: true, Synced: true, LastError: "nobody reads it"},
+		}}, verdict(statuspage.Warn, "2 caches are not up to date: pods, deployments.apps")},
+		{"MGR-258: unreached", Status{Leadership: leading, Connection: connection.Status{Unreached: "API discovery failed: connection refused"}},
+			verdict(statuspage.Warn, "API discovery failed: connection refused")},
 		{"paused", Status{Leadership: leading, Pauses: []pausing.Pause{{Namespace: "shop"}, {Controller: "a"}}}, verdict(statuspage.Warn, "Paused: all controllers in namespace shop, a")},
 		{"stopped", Status{Leadership: leading, Deletions: stopped(now)},
 			verdict(statuspage.Bad, "Deletions of pods are stopped: namespace-controller was about to delete 40 more of 600 pods when 90 had been deleted within 5m; the limit is 120")},

@@ -30,6 +30,9 @@ func (s Status) Text(now time.Time) string {
 		if c.Error != "" {
 			fmt.Fprintf(&b, "  new credentials cannot be used: %s\n", c.Error)
 		}
+		if c.Unreached != "" {
+			fmt.Fprintf(&b, "  not reached: %s\n", c.Unreached)
+		}
 	}
 	for _, p := range s.Pauses {
 		fmt.Fprintf(&b, "Paused: %s, for %s\n", p, ago(now, p.Since))
@@ -95,11 +98,7 @@ func (s Status) informerTable(b *bytes.Buffer) {
 	w := tabwriter.NewWriter(b, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "INFORMER\tFORM\tFILTER\tOBJECTS\tSYNCED\tHANDLERS\tERROR")
 	for _, i := range s.Informers {
-		name := i.Resource
-		if i.Group != "" {
-			name += "." + i.Group
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%v\t%d\t%s\n", name, i.Form, i.Namespace+i.FieldSelector+i.LabelSelector, i.Objects, i.Synced, i.Handlers, i.LastError)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%v\t%d\t%s\n", i.Name(), i.Form, i.Namespace+i.FieldSelector+i.LabelSelector, i.Objects, i.Synced, i.Handlers, i.LastError)
 	}
 	_ = w.Flush()
 }

@@ -71,12 +71,6 @@ func judge(s Status, now time.Time) statuspage.Verdict {
 			failing = append(failing, c.Name)
 		}
 	}
-	unsynced := 0
-	for _, i := range s.Informers {
-		if i.Running && !i.Synced {
-			unsynced++
-		}
-	}
 	var v statuspage.Verdict
 	note := func(t statuspage.Tone, format string, args ...any) {
 		if v.Text == "" {
@@ -98,9 +92,7 @@ func judge(s Status, now time.Time) statuspage.Verdict {
 		note(statuspage.Warn, "Paused: %s", pausing.List(s.Pauses))
 	}
 	noteDeletions(s.Deletions, note)
-	if unsynced > 0 {
-		note(statuspage.Warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
-	}
+	noteCaches(s, note)
 	if v.Text == "" && holdsNone(s.Leadership) {
 		note(statuspage.Good, "Standing by, ready to take over")
 	}
@@ -133,6 +125,25 @@ func noteLeases(l leadership.Status, note func(t statuspage.Tone, format string,
 		if e := lock.Election; e != nil && e.LastError != "" && e.LastErrorTime.After(e.Renewed) {
 			note(statuspage.Warn, "The last request for the lease of the lock %s failed: %s", lock.Lock, e.LastError)
 		}
+	}
+}
+
+// noteCaches notes that the API server is not reached, and which caches do not hold what they should.
+func noteCaches(s Status, note func(t statuspage.Tone, format string, args ...any)) {
+	if s.Connection.Unreached != "" {
+		note(statuspage.Warn, "%s", s.Connection.Unreached)
+	}
+	unsynced := 0
+	for _, i := range s.Informers {
+		if i.Running && !i.Synced {
+			unsynced++
+		}
+	}
+	if unsynced > 0 {
+		note(statuspage.Warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
+	}
+	if behind := s.Behind(); len(behind) > 0 {
+		note(statuspage.Warn, "%s not up to date: %s", plural(len(behind), "cache is", "caches are"), strings.Join(behind, ", "))
 	}
 }
 
@@ -211,11 +222,8 @@ func informerRows(all []informers.Status, now time.Time) []statuspage.Informer {
 	rows := make([]statuspage.Informer, 0, len(all))
 	for _, i := range all {
 		row := statuspage.Informer{
-			Name: i.Resource, Form: string(i.Form), Error: i.LastError,
+			Name: i.Name(), Form: string(i.Form), Error: i.LastError,
 			Objects: i.Objects, Handlers: i.Handlers, Readers: i.Scopes,
-		}
-		if i.Group != "" {
-			row.Name += "." + i.Group
 		}
 		for _, part := range []struct{ name, value string }{{"namespace", i.Namespace}, {"fields", i.FieldSelector}, {"labels", i.LabelSelector}} {
 			if part.value != "" {

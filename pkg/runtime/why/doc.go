@@ -9,5 +9,6 @@
 //     member.
 //  4. A controller is shown if it reads the kind of a member other than pods, which most do, holds a
 //     key of the family or made a write of it.
-//  5. What is said to be absent is absent: a cache holds all objects of the kind.
+//  5. What is said to be absent is absent: a cache holds all objects of the kind and follows them, and the API server is
+//     reached.
 package why

@@ -23,7 +23,12 @@ func (s Sources) find(a *Answer, of subject) {
 	if rejected := s.Rejected(); rejected != "" {
 		a.say("The configuration file has changed and is not in force: %s", rejected)
 	}
-	s.findObject(a, of)
+	unreached := s.Unreached()
+	if unreached != "" {
+		a.say("%s", unreached)
+	}
+	s.findObject(a, of, unreached == "")
+	s.findCaches(a, of)
 	s.findStopped(a)
 	s.findBreaker(a, of)
 	a.findKeys()
@@ -37,8 +42,8 @@ func (a *Answer) say(format string, args ...any) {
 	a.Findings = append(a.Findings, fmt.Sprintf(format, args...))
 }
 
-// findObject says what the object itself shows.
-func (s Sources) findObject(a *Answer, of subject) {
+// findObject says what the object itself shows. That it is absent is shown only while the API server is reached.
+func (s Sources) findObject(a *Answer, of subject, reached bool) {
 	caches := s.Caches()
 	if caches == nil {
 		a.say("This process has no connection to the API server.")
@@ -46,10 +51,10 @@ func (s Sources) findObject(a *Answer, of subject) {
 	}
 	object, certain := caches.Lookup(of.Resource, of.Namespace, of.Name)
 	switch {
-	case object == nil && certain:
+	case object == nil && certain && reached:
 		a.say("The object does not exist.")
 	case object == nil:
-		// No controller here caches it.
+		// No cache shows whether it exists.
 	case object.GetDeletionTimestamp() != nil:
 		a.say("It was deleted %s ago.", rounded(a.Asked.Sub(deletedAt(object))))
 		for _, f := range object.GetFinalizers() {
@@ -58,6 +63,25 @@ func (s Sources) findObject(a *Answer, of subject) {
 	}
 	if n, ok := object.(*corev1.Namespace); ok && n.DeletionTimestamp != nil {
 		a.findRemains(caches, n)
+	}
+}
+
+// findCaches says which of the caches lag that show the object or are read by controllers that are concerned.
+func (s Sources) findCaches(a *Answer, of subject) {
+	caches := s.Caches()
+	if caches == nil {
+		return
+	}
+	resources := []schema.GroupResource{of.Resource}
+	for _, c := range a.Controllers {
+		reads, _ := s.Reads(c.Name)
+		resources = append(resources, reads...)
+	}
+	slices.SortFunc(resources, func(x, y schema.GroupResource) int { return strings.Compare(x.String(), y.String()) })
+	for _, r := range slices.Compact(resources) {
+		if problem := caches.Problem(r); problem != "" {
+			a.say("The cache of %s is not up to date: %s", r, problem)
+		}
 	}
 }
 
@@ -128,11 +152,11 @@ func remover(finalizer string) string {
 
 // findStopped says which of the controllers do not work, and who has what they need.
 func (s Sources) findStopped(a *Answer) {
-	var standby []string
+	var standby []Controller
 	for _, c := range a.Controllers {
 		switch {
 		case c.State == supervisor.Standby:
-			standby = append(standby, c.Name)
+			standby = append(standby, c)
 		case c.State == supervisor.Running && c.Reason == "":
 		case c.State == supervisor.Disabled && strings.HasPrefix(c.Reason, "disabled"):
 			a.say("%s is disabled by controllers.%s.enabled.", c.Name, c.Name)
@@ -159,24 +183,35 @@ func (s Sources) findBreaker(a *Answer, of subject) {
 	}
 }
 
-// findHolder says who has a lease that controllers of this process stand by for.
-func (a *Answer) findHolder(l leadership.LeaseStatus, standby []string) {
-	var here []string
-	for _, name := range standby {
-		if who := l.Blocked[name]; who != "" {
-			a.say("%s does not run yet: %s", name, who)
-		} else if slices.Contains(l.Controllers, name) {
-			here = append(here, name)
+// findHolder says who has a lease that controllers of this process stand by for, or why they do not run if nobody else
+// has it.
+func (a *Answer) findHolder(l leadership.LeaseStatus, standby []Controller) {
+	var reasons []string
+	here := map[string][]string{} // by reason
+	for _, c := range standby {
+		if who := l.Blocked[c.Name]; who != "" {
+			a.say("%s does not run yet: %s", c.Name, who)
+		} else if reason := whyStandby(l, c); reason != "" && slices.Contains(l.Controllers, c.Name) {
+			if here[reason] == nil {
+				reasons = append(reasons, reason)
+			}
+			here[reason] = append(here[reason], c.Name)
 		}
 	}
-	if len(here) == 0 || l.Leading {
-		return
+	for _, reason := range reasons {
+		a.say("This process stands by for %s. Of the lock %s, %s.", strings.Join(here[reason], ", "), l.Lock, reason)
 	}
-	holder := "nobody holds the lease"
-	if l.Election != nil && l.Election.Holder != "" {
-		holder = l.Election.Holder + " holds the lease: ask that process"
+}
+
+// whyStandby is why a controller stands by that nobody blocks, empty if it is about to start.
+func whyStandby(l leadership.LeaseStatus, c Controller) string {
+	switch e := l.Election; {
+	case !l.Leading && e != nil && e.Holder != "" && e.Holder != e.Identity:
+		return e.Holder + " holds the lease: ask that process"
+	case c.Reason == "" && !l.Leading:
+		return "nobody holds the lease"
 	}
-	a.say("This process stands by for %s. Of the lock %s, %s.", strings.Join(here, ", "), l.Lock, holder)
+	return c.Reason
 }
 
 // findKeys says what queues wait for.

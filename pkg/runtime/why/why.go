@@ -46,12 +46,16 @@ type Sources struct {
 	Stops func() []breaker.Stop
 	// Rejected is why the content of the configuration file is not in force, empty if it is.
 	Rejected func() string
-	Clock    clock.PassiveClock
+	// Unreached is why the API server could not be asked last what it serves, empty if it could.
+	Unreached func() string
+	Clock     clock.PassiveClock
 }
 
 // Caches are those of informers.
 type Caches interface {
 	Lookup(resource schema.GroupResource, namespace, name string) (object metav1.Object, certain bool)
+	// Problem is why a cache of the resource does not hold what it should, empty if none is known.
+	Problem(resource schema.GroupResource) string
 	Visit(namespace string, visit func(schema.GroupResource, metav1.Object))
 }
 

@@ -38,6 +38,7 @@ var (
 type world struct {
 	Sources
 	cached map[clients.Target]metav1.Object
+	lag    map[schema.GroupResource]string
 	held   map[string][]controller.LoopKey
 	states []supervisor.Status
 	leases []leadership.LeaseStatus
@@ -88,17 +89,20 @@ func newWorld() *world {
 				}},
 			}
 		},
-		Caches:   func() Caches { return w },
-		Stops:    func() []breaker.Stop { return w.stops },
-		Rejected: func() string { return "" },
-		Clock:    clocktesting.NewFakeClock(now),
+		Caches:    func() Caches { return w },
+		Stops:     func() []breaker.Stop { return w.stops },
+		Rejected:  func() string { return "" },
+		Unreached: func() string { return "" },
+		Clock:     clocktesting.NewFakeClock(now),
 	}
 	return w
 }
 
 func (w *world) Lookup(resource schema.GroupResource, namespace, name string) (metav1.Object, bool) {
-	return w.cached[clients.Target{Resource: resource, Namespace: namespace, Name: name}], true
+	return w.cached[clients.Target{Resource: resource, Namespace: namespace, Name: name}], w.lag[resource] == ""
 }
+
+func (w *world) Problem(resource schema.GroupResource) string { return w.lag[resource] }
 
 func (w *world) Visit(namespace string, visit func(schema.GroupResource, metav1.Object)) {
 	for t, o := range w.cached {
@@ -256,7 +260,7 @@ func TestWhatKeepsControllersFromWorking(t *testing.T) {
 	lease := func(leading bool, holder string, blocked map[string]string) leadership.LeaseStatus {
 		l := leadership.LeaseStatus{Lock: "main", Leading: leading, Controllers: []string{"deployment-controller"}, Blocked: blocked}
 		if holder != "" {
-			l.Election = &election.Status{Holder: holder}
+			l.Election = &election.Status{Identity: "me", Holder: holder}
 		}
 		return l
 	}
@@ -273,6 +277,14 @@ func TestWhatKeepsControllersFromWorking(t *testing.T) {
 			"This process stands by for deployment-controller. Of the lock main, other holds the lease: ask that process."},
 		"no holder": {supervisor.Status{State: supervisor.Standby}, lease(false, "", nil),
 			"This process stands by for deployment-controller. Of the lock main, nobody holds the lease."},
+		"MGR-259: a lease that cannot be taken": {supervisor.Status{State: supervisor.Standby, Reason: "the lease cannot be taken: leases is forbidden"}, lease(false, "", nil),
+			"This process stands by for deployment-controller. Of the lock main, the lease cannot be taken: leases is forbidden."},
+		"MGR-259: a lease that names this process, which does not hold it": {supervisor.Status{State: supervisor.Standby, Reason: "the lease is not held"}, lease(false, "me", nil),
+			"This process stands by for deployment-controller. Of the lock main, the lease is not held."},
+		"MGR-259: claims that cannot be read": {supervisor.Status{State: supervisor.Standby, Reason: "it is not known whether another process still runs it: leases is forbidden"}, lease(true, "me", nil),
+			"This process stands by for deployment-controller. Of the lock main, it is not known whether another process still runs it: leases is forbidden."},
+		"a lease that was just taken": {supervisor.Status{State: supervisor.Standby}, lease(true, "me", nil),
+			"Nothing is known that keeps a controller from working on it."},
 		"a claim": {supervisor.Status{State: supervisor.Standby}, lease(true, "me", map[string]string{"deployment-controller": "other still runs it"}),
 			"deployment-controller does not run yet: other still runs it"},
 		"a barrier": {supervisor.Status{State: supervisor.Running, Reason: "waits: pods are behind"}, lease(true, "me", nil),
@@ -291,6 +303,28 @@ func TestWhatKeepsControllersFromWorking(t *testing.T) {
 				t.Errorf("found %q, want %q", a.Findings, test.want)
 			}
 		})
+	}
+}
+
+// A cache that is not up to date shows no object as absent, and is named if a controller that is concerned reads it.
+// Pins MGR-258.
+func TestCachesThatLag(t *testing.T) {
+	w := newWorld()
+	w.cache(deployments, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	w.lag = map[schema.GroupResource]string{pods: "watching: pods is forbidden", namespaces: "watching: namespaces is forbidden"}
+	for _, q := range []Query{{Type: "deployment", Namespace: "shop", Name: "web"}, {Type: "pod", Namespace: "shop", Name: "new"}} {
+		if a := w.ask(t, q); !slices.Equal(a.Findings, []string{"The cache of pods is not up to date: watching: pods is forbidden"}) {
+			t.Errorf("of a %s, found %q", q.Type, a.Findings)
+		}
+	}
+}
+
+// While the API server cannot be reached, nothing shows that an object is absent. Pins MGR-258.
+func TestAServerThatIsNotReached(t *testing.T) {
+	w := newWorld()
+	w.Unreached = func() string { return "API discovery failed: connection refused" }
+	if a := w.ask(t, Query{Type: "pod", Namespace: "shop", Name: "new"}); !slices.Equal(a.Findings, []string{"API discovery failed: connection refused"}) {
+		t.Errorf("found %q", a.Findings)
 	}
 }
 
