@@ -177,6 +177,10 @@ func TestAttempt(t *testing.T) {
 		"GC-43, GC-47: a cluster-scoped object with a namespaced owner": {
 			server: []runtime.Object{typed(nodes, object("", "child", claim)), parent()}, graph: []*change{added(nodes, object("", "child", claim))},
 		},
+		"GC-115: a cluster-scoped object with a namespaced owner, which no informer shows": {
+			server: []runtime.Object{typed(nodes, object("", "child", claim))}, attempt: "child", retried: true,
+			graph: []*change{added(secrets, object("a", "grandchild", owner("Node", "child")))},
+		},
 		"GC-43: a virtual owner that exists": {
 			server: []runtime.Object{parent()}, graph: []*change{added(secrets, child(claim))}, attempt: "parent", retried: true,
 		},
