@@ -102,7 +102,7 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 		if all := m.metadata.Of(kind.resource); len(all) > 0 && !m.OneIn(10) {
 			o := all[m.Rand.IntN(len(all))]
 			isIn := o.GetNamespace() == "" || o.GetNamespace() == namespace
-			if o.GetDeletionTimestamp() != nil || !isIn && !m.OneIn(10) || !isIn && namespace == "" {
+			if o.GetDeletionTimestamp() != nil || !isIn && !m.OneIn(10) {
 				continue
 			}
 			ref.Name, ref.UID = o.GetName(), o.GetUID()
@@ -118,7 +118,7 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 			ref.BlockOwnerDeletion = ptr.To(true)
 		}
 		// Cluster-scoped objects have no namespaced owners, and the API server removes a reference that is there twice.
-		if (namespace != "" || ref.Kind == nodes.kind) && !hasReference(refs, ref) {
+		if !hasReference(refs, ref) {
 			refs = append(refs, ref)
 		}
 	}
