@@ -107,7 +107,7 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 			}
 			ref.Name, ref.UID = o.GetName(), o.GetUID()
 		}
-		if m.OneIn(15) {
+		if namespace != "" && m.OneIn(15) {
 			ref.Kind = allKinds[m.Rand.IntN(2)].kind
 			ref.APIVersion = "v1"
 		}
@@ -117,8 +117,10 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 		if m.OneIn(2) {
 			ref.BlockOwnerDeletion = ptr.To(true)
 		}
-		// Cluster-scoped objects have no namespaced owners, and the API server removes a reference that is there twice.
-		if !hasReference(refs, ref) {
+		if namespace == "" && ref.Kind != nodes.kind {
+			return []metav1.OwnerReference{ref} // it is kept, and would hold other owners
+		}
+		if !hasReference(refs, ref) { // the API server removes a reference that is there twice
 			refs = append(refs, ref)
 		}
 	}
