@@ -166,3 +166,18 @@ func TestAVolumeThatIsDefinedInThePod(t *testing.T) {
 	s.pass(soon)
 	s.is()
 }
+
+// Such a pod would keep the controller from beginning. Pins ATT-107.
+func TestAVSphereVolumeWithAStoragePolicyIsDefinedInThePod(t *testing.T) {
+	pod := aPod("pod", "a")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		VsphereVolume: &corev1.VsphereVirtualDiskVolumeSource{VolumePath: "disk", StoragePolicyName: "gold"},
+	}}}
+	s := newStage(t, aNode("a"), pod)
+	s.is("disk@a wanted attached listed")
+	for _, va := range controllertest.AllStored[*storagev1.VolumeAttachment](t, s.Env, "") {
+		if inline := va.Spec.Source.InlineVolumeSpec; inline == nil || inline.CSI.VolumeAttributes["storagepolicyname"] != "gold" {
+			t.Errorf("the source is %+v", va.Spec.Source)
+		}
+	}
+}

@@ -139,7 +139,10 @@ func (c *collector) decide(
 	if len(item.OwnerReferences) == 0 || item.DeletionTimestamp != nil {
 		return nil // its deletion has already chosen a propagation policy
 	}
-	o, err := c.classify(ctx, n.identity, item.OwnerReferences)
+	o, err := c.classify(ctx, n.locatedAt(at), item.OwnerReferences)
+	if errors.Is(err, errScope) && (s.virtual || s.unwatched) {
+		return reconcile.Requeue(errUnseen)
+	}
 	if err != nil {
 		return err
 	}
@@ -185,9 +188,7 @@ func (c *collector) confirm(ctx context.Context, at location, n *node, err error
 
 // recordAbsent records in the graph that the object of a node does not exist at a location.
 func (c *collector) recordAbsent(ctx context.Context, at location, n *node) error {
-	id := n.identity
-	id.namespace = at.namespace // that of a virtual node is a guess: its kind may have none
-	c.apply(ctx, &change{kind: changeAbsent, identity: id})
+	c.apply(ctx, &change{kind: changeAbsent, identity: n.locatedAt(at)})
 	return errGone
 }
 

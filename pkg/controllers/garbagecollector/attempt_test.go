@@ -177,6 +177,10 @@ func TestAttempt(t *testing.T) {
 		"GC-43, GC-47: a cluster-scoped object with a namespaced owner": {
 			server: []runtime.Object{typed(nodes, object("", "child", claim)), parent()}, graph: []*change{added(nodes, object("", "child", claim))},
 		},
+		"GC-115: a cluster-scoped object with a namespaced owner, which no informer shows": {
+			server: []runtime.Object{typed(nodes, object("", "child", claim))}, attempt: "child", retried: true,
+			graph: []*change{added(secrets, object("a", "grandchild", owner("Node", "child")))},
+		},
 		"GC-43: a virtual owner that exists": {
 			server: []runtime.Object{parent()}, graph: []*change{added(secrets, child(claim))}, attempt: "parent", retried: true,
 		},
@@ -189,6 +193,27 @@ func TestAttempt(t *testing.T) {
 			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
 			graph:  []*change{added(configMaps, parent(deleted(foreground))), added(secrets, child(claim))},
 			writes: []string{`patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`},
+		},
+		"GC-116: foreground deletion, a cluster-scoped object blocks": {
+			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
+			graph: []*change{
+				added(configMaps, parent(deleted(foreground, "x"))), added(nodes, object("", "child", owner("ConfigMap", "parent", blocking))),
+			},
+			writes: []string{`patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`},
+		},
+		"GC-116: foreground deletion, a cluster-scoped object that was shown first blocks": {
+			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
+			graph: []*change{
+				added(nodes, object("", "child", owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground, "x"))),
+			},
+			writes: []string{`patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`},
+		},
+		"GC-45, GC-116: foreground deletion, blocked by what was shown after an object of another namespace": {
+			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
+			graph: []*change{
+				added(secrets, object("b", "stray", owner("ConfigMap", "parent", blocking))), added(secrets, child(owner("ConfigMap", "parent", blocking))),
+				added(configMaps, parent(deleted(foreground, "x"))),
+			},
 		},
 		"GC-93: foreground deletion of what was made anew": {
 			server: []runtime.Object{parent(anew, deleted(foreground))}, attempt: "parent",

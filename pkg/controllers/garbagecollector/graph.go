@@ -148,7 +148,7 @@ func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
 			g.nodes[ref.UID] = owner
 			e.attempt = append(e.attempt, owner)
 		}
-		owner.attach(n, blocks(n.owners, ref.UID))
+		owner.attach(n)
 		if owner.deletingDependents && owner.dependents[n] {
 			// The owner is not examined again before it has no such dependents.
 			e.attempt = append(e.attempt, n)
@@ -251,10 +251,13 @@ func (g *graph) replace(n *node, id identity) *node {
 		if !known {
 			continue
 		}
-		if blocks, linked := owner.dependents[n]; linked {
+		if _, linked := owner.dependents[n]; linked {
 			owner.detach(n)
-			owner.attach(&copied, blocks)
+			owner.attach(&copied)
 		}
+	}
+	for dependent := range copied.dependents {
+		copied.attach(dependent)
 	}
 	return &copied
 }

@@ -29,6 +29,13 @@ func claimed(ref metav1.OwnerReference, namespace string) identity {
 	return identity{apiVersion: ref.APIVersion, kind: ref.Kind, namespace: namespace, name: ref.Name, uid: ref.UID}
 }
 
+// locatedAt returns the identity in the namespace in which its object is looked for. That of a virtual node is a guess:
+// its kind may have none.
+func (i identity) locatedAt(l location) identity {
+	i.namespace = l.namespace
+	return i
+}
+
 // matches reports whether a reference has the coordinates of the identity. References have no
 // namespace.
 func (i identity) matches(ref metav1.OwnerReference) bool {

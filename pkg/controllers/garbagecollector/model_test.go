@@ -129,6 +129,10 @@ func (m *model) checkRequest(action clienttesting.Action, was, is metav1.Object)
 	refs := was.GetOwnerReferences()
 	if d, ok := action.(clienttesting.DeleteAction); ok {
 		m.note(was.GetUID(), d.GetDeleteOptions().PropagationPolicy)
+		isNamespaced := func(ref metav1.OwnerReference) bool { return ref.Kind != nodes.kind }
+		if was.GetNamespace() == "" && slices.ContainsFunc(refs, isNamespaced) {
+			m.t.Errorf("%s %s is deleted, its owners are %v, and some have a namespace", was.GetName(), was.GetUID(), refs)
+		}
 		if len(refs) == 0 || slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return isSolid(m, was, ref) }) {
 			m.t.Errorf("%s %s is deleted, its owners are %v", was.GetName(), was.GetUID(), refs)
 		}
@@ -226,6 +230,9 @@ func (m *model) check() {
 	}
 	for uid, n := range m.c.graph.nodes {
 		o, exists := stored[uid]
+		if n.virtual && n.namespace == "" && n.kind != nodes.kind {
+			continue // only cluster-scoped objects refer to it
+		}
 		if n.virtual || n.unwatched() || !exists || !sameReferences(n.owners, o.GetOwnerReferences()) {
 			m.t.Errorf("the graph has %v, virtual %v, owners %v, %d dependents", n, n.virtual, n.owners, len(n.dependents))
 		}
@@ -254,13 +261,18 @@ func (m *model) check() {
 	}
 }
 
-func blocksOwner(dependent, owner *node) bool { return blocks(dependent.owners, owner.uid) }
+func blocksOwner(dependent, owner *node) bool {
+	return blocks(dependent.owners, owner.uid) && !owner.elsewhere(dependent.identity)
+}
 
 func (m *model) checkObject(kind *monitored, o metav1.Object) {
 	refs := o.GetOwnerReferences()
 	live := slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool { return m.owner(o, ref) == nil })
 	if n := m.c.graph.nodes[o.GetUID()]; n == nil {
 		m.t.Errorf("the graph lacks %s %s", kind.kind, o.GetName())
+	}
+	if kind == nodes && slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.Kind != nodes.kind }) {
+		return
 	}
 	if o.GetDeletionTimestamp() != nil || len(live) < len(refs) {
 		m.t.Errorf("%s %s %s is left, with finalizers %v, owners %v",

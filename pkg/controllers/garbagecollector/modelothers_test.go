@@ -102,12 +102,12 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 		if all := m.metadata.Of(kind.resource); len(all) > 0 && !m.OneIn(10) {
 			o := all[m.Rand.IntN(len(all))]
 			isIn := o.GetNamespace() == "" || o.GetNamespace() == namespace
-			if o.GetDeletionTimestamp() != nil || !isIn && !m.OneIn(10) || !isIn && namespace == "" {
+			if o.GetDeletionTimestamp() != nil || !isIn && !m.OneIn(10) {
 				continue
 			}
 			ref.Name, ref.UID = o.GetName(), o.GetUID()
 		}
-		if m.OneIn(15) {
+		if namespace != "" && m.OneIn(15) {
 			ref.Kind = allKinds[m.Rand.IntN(2)].kind
 			ref.APIVersion = "v1"
 		}
@@ -117,8 +117,10 @@ func (m *model) refs(namespace string) []metav1.OwnerReference {
 		if m.OneIn(2) {
 			ref.BlockOwnerDeletion = ptr.To(true)
 		}
-		// Cluster-scoped objects have no namespaced owners, and the API server removes a reference that is there twice.
-		if (namespace != "" || ref.Kind == nodes.kind) && !hasReference(refs, ref) {
+		if namespace == "" && ref.Kind != nodes.kind {
+			return []metav1.OwnerReference{ref} // it is kept, and would hold other owners
+		}
+		if !hasReference(refs, ref) { // the API server removes a reference that is there twice
 			refs = append(refs, ref)
 		}
 	}

@@ -71,14 +71,14 @@ type node struct {
 // present state is unknown, as is whether it exists.
 func (n *node) unwatched() bool { return !n.virtual && n.monitored.stopped }
 
-// attach records a dependent, or that its blocking has changed.
-func (n *node) attach(dependent *node, blocks bool) {
-	was := n.dependents[dependent]
+// attach records a dependent, or that its blocking may have changed. What n cannot own does not block it.
+func (n *node) attach(dependent *node) {
+	was, is := n.dependents[dependent], blocks(dependent.owners, n.uid) && !n.elsewhere(dependent.identity)
 	if n.dependents == nil {
 		n.dependents = map[*node]bool{}
 	}
-	n.dependents[dependent] = blocks
-	n.count(was, blocks)
+	n.dependents[dependent] = is
+	n.count(was, is)
 }
 
 func (n *node) detach(dependent *node) {

@@ -131,7 +131,7 @@ func (g *graph) updateOwner(n *node, changed changedOwner, e *effects) {
 	if !known {
 		return
 	}
-	owner.attach(n, blocks(n.owners, changed.is.UID))
+	owner.attach(n)
 	if claimed(changed.was, "") != claimed(changed.is, "") && g.suspects(n, owner, changed.is, e) {
 		e.attempt = append(e.attempt, n)
 	}

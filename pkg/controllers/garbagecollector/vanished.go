@@ -2,6 +2,8 @@ package garbagecollector
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +57,8 @@ func (c *collector) forgetVanished(ctx context.Context, seen discovered) {
 	if len(vanished) == 0 {
 		return
 	}
-	klog.FromContext(ctx).Info("Forgetting objects of kinds that are gone", "kinds", vanished, "after", vanishedAfter)
+	klog.FromContext(ctx).Info("Forgetting objects of kinds that are gone",
+		"kinds", slices.Collect(maps.Keys(vanished)), "after", vanishedAfter)
 	c.apply(ctx, &change{kind: changeForgotten, lane: reconcile.Backlog, kinds: vanished})
 }
 

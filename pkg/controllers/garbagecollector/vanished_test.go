@@ -3,6 +3,7 @@ package garbagecollector
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 // noResource is the answer of an API server that has no such resource.
@@ -90,11 +93,13 @@ func TestKindsVanishAfterAWhile(t *testing.T) {
 	}
 }
 
-// TestForgettingAKind lets an owner go that waits for objects of a kind that is gone.
+// TestForgettingAKind lets an owner go that waits for objects of a kind that is gone. The log names it.
 func TestForgettingAKind(t *testing.T) {
 	w := family(t, foreground)
 	w.server.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, noResource() })
-	look := func() { w.forgetVanished(t.Context(), w.discover(t.Context())) }
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx := klog.NewContext(t.Context(), logger)
+	look := func() { w.forgetVanished(ctx, w.discover(ctx)) }
 	look()
 	w.env.Clock.Step(vanishedAfter - time.Second)
 	look()
@@ -105,6 +110,9 @@ func TestForgettingAKind(t *testing.T) {
 	look()
 	if blocking, _ := w.graph.blockers(w.node("parent")); blocking != 0 || w.node("child") != nil {
 		t.Error("it is not forgotten")
+	}
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, `"widgets"`) {
+		t.Errorf("the log is %s", log)
 	}
 	w.server.ClearActions()
 	look()

@@ -261,9 +261,6 @@ func (m *model) edit(o object) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		spec := m.randomService()
-		if m.calm && exposure(&corev1.Service{Spec: spec}) == exposure(o) {
-			return // that ports are freed is noticed later
-		}
 		alter(m, o, func(s *corev1.Service) { s.Spec = spec })
 	case *corev1.PersistentVolumeClaim:
 		storage, class := resource.MustParse([]string{"1Gi", "3Gi"}[n(2)]), []string{"", "gold", "silver"}[n(3)]
@@ -273,8 +270,16 @@ func (m *model) edit(o object) {
 		})
 	case *corev1.Pod:
 		resized := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": number(int64(n(3)))}}
+		allocated := corev1.ResourceList{"cpu": number(int64(n(3)))}
+		reason := []string{corev1.PodReasonDeferred, corev1.PodReasonInfeasible}[n(2)]
+		isSpec := n(2) == 0
 		alter(m, o, func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Resources: &resized}}
+			if isSpec {
+				p.Spec.Containers[0].Resources = resized
+				return
+			}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Resources: &resized, AllocatedResources: allocated}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: reason}}
 		})
 	}
 }

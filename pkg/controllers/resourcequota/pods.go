@@ -82,15 +82,31 @@ func releasesPod(old, new *corev1.Pod, now time.Time) bool {
 	return isLimitedInTime(old) != isLimitedInTime(new) ||
 		isCharged(old, now) && !isCharged(new, now) ||
 		wasResized(old.Status.ContainerStatuses, new.Status.ContainerStatuses) ||
-		wasResized(old.Status.InitContainerStatuses, new.Status.InitContainerStatuses)
+		wasResized(old.Status.InitContainerStatuses, new.Status.InitContainerStatuses) ||
+		resource.IsPodResizeInfeasible(old) != resource.IsPodResizeInfeasible(new) ||
+		!sameResources(old.Spec.Resources, new.Spec.Resources) ||
+		asksForOthers(old.Spec.Containers, new.Spec.Containers) ||
+		asksForOthers(old.Spec.InitContainers, new.Spec.InitContainers)
 }
 
-// wasResized reports whether a container that is in both statuses has other resources.
+// asksForOthers reports whether a container asks for other resources than before. Containers of a pod stay the same
+// otherwise.
+func asksForOthers(old, new []corev1.Container) bool {
+	for i := range min(len(old), len(new)) {
+		if !sameResources(&old[i].Resources, &new[i].Resources) {
+			return true
+		}
+	}
+	return false
+}
+
+// wasResized reports whether a container that is in both statuses has other resources, or other ones allocated to it.
 func wasResized(old, new []corev1.ContainerStatus) bool {
 	for i := range new {
 		is := &new[i]
 		for j := range old {
-			if was := &old[j]; was.Name == is.Name && !sameResources(was.Resources, is.Resources) {
+			if was := &old[j]; was.Name == is.Name &&
+				!(sameResources(was.Resources, is.Resources) && same(was.AllocatedResources, is.AllocatedResources)) {
 				return true
 			}
 		}

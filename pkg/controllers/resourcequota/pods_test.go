@@ -247,7 +247,7 @@ func TestScopesOfPods(t *testing.T) {
 	}
 }
 
-// Pins QUOTA-13.
+// Pins QUOTA-13, QUOTA-106.
 func TestReleasesPod(t *testing.T) {
 	asked := with(container("c", "cpu=1", ""))
 	initial := func(requests string) func(*corev1.Pod) {
@@ -267,9 +267,12 @@ func TestReleasesPod(t *testing.T) {
 		"in another format":            {pod(resized("c", "cpu=1", "", "")), pod(resized("c", "cpu=1000m", "", "")), false},
 		"a container has a status now": {pod(), pod(resized("c", "cpu=1", "", "")), false},
 		"another container":            {pod(resized("c", "cpu=1", "", "")), pod(resized("d", "cpu=2", "", "")), false},
-		"what is allocated":            {pod(resized("c", "cpu=1", "", "cpu=1")), pod(resized("c", "cpu=1", "", "cpu=2")), false},
-		"a resize is infeasible":       {pod(resized("c", "cpu=1", "", "")), pod(resized("c", "cpu=1", "", ""), infeasible), false},
-		"what is asked for":            {pod(asked), pod(), false},
+		"what is allocated":            {pod(resized("c", "cpu=1", "", "cpu=1")), pod(resized("c", "cpu=1", "", "cpu=2")), true},
+		"a resize is infeasible":       {pod(resized("c", "cpu=1", "", "")), pod(resized("c", "cpu=1", "", ""), infeasible), true},
+		"it asks for less":             {pod(asked), pod(with(container("c", "", ""))), true},
+		"an init container asks":       {pod(withInit(container("c", "", ""))), pod(withInit(container("c", "cpu=1", ""))), true},
+		"the pod as a whole asks":      {pod(podLevel("cpu=2", "")), pod(podLevel("cpu=1", "")), true},
+		"it asks for the same":         {pod(asked), pod(with(container("c", "cpu=1000m", ""))), false},
 		"a deadline is set":            {pod(), pod(deadline(1)), true},
 		"a deadline is another":        {pod(deadline(1)), pod(deadline(2)), false},
 		"it has ended":                 {pod(), pod(controllertest.InPhase(corev1.PodSucceeded)), true},

@@ -45,16 +45,8 @@ func nodePorts(service *corev1.Service) int64 {
 	return 0
 }
 
-// releasesService reports whether after an update of a Service a quota may have room again.
+// releasesService reports whether after an update of a Service a quota may have room again. Admission never lowers usage,
+// so any change of it counts.
 func releasesService(old, new *corev1.Service) bool {
-	return exposure(old) != exposure(new)
-}
-
-// exposure is the type of a Service as far as quotas distinguish it.
-func exposure(service *corev1.Service) corev1.ServiceType {
-	switch service.Spec.Type {
-	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
-		return service.Spec.Type
-	}
-	return ""
+	return !same(serviceUsage(old), serviceUsage(new))
 }

@@ -49,16 +49,18 @@ func TestServiceUsage(t *testing.T) {
 	}
 }
 
-// Pins QUOTA-14.
+// Pins QUOTA-14, QUOTA-106.
 func TestReleasesService(t *testing.T) {
 	for name, test := range map[string]struct {
 		old, new *corev1.Service
 		want     bool
 	}{
 		"a load balancer less":                   {service("LoadBalancer"), service("NodePort"), true},
-		"node ports less":                        {service("NodePort"), service("ClusterIP"), true},
+		"node ports less":                        {service("NodePort", 1), service("ClusterIP", 1), true},
 		"a load balancer more":                   {service("ClusterIP"), service("LoadBalancer"), true},
-		"other ports":                            {service("NodePort", 1, 2), service("NodePort", 1), false},
+		"ports less":                             {service("NodePort", 1, 2), service("NodePort", 1), true},
+		"other ports":                            {service("NodePort", 1), service("NodePort", 2), false},
+		"ports less inside of the cluster":       {service("ClusterIP", 1, 2), service("ClusterIP", 1), false},
 		"types between which quotas do not tell": {service("ClusterIP"), service("ExternalName"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

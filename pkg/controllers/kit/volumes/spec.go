@@ -106,7 +106,7 @@ func Translate(logger klog.Logger, spec Spec, namespace string) (Spec, error) {
 	case spec.PV != nil && translator.IsPVMigratable(spec.PV):
 		translated.PV, err = translator.TranslateInTreePVToCSI(logger, spec.PV)
 	case spec.Volume != nil && translator.IsInlineMigratable(spec.Volume):
-		translated.PV, err = translator.TranslateInTreeInlineVolumeToCSI(logger, spec.Volume, namespace)
+		translated.PV, err = translateInline(logger, spec.Volume, namespace)
 	default:
 		return spec, nil
 	}
@@ -115,6 +115,25 @@ func Translate(logger klog.Logger, spec Spec, namespace string) (Spec, error) {
 	}
 	translated.Volume, translated.Migrated = nil, true
 	return translated, nil
+}
+
+// storagePolicy is the attribute that names the storage policy of a vSphere volume.
+const storagePolicy = "storagepolicyname"
+
+// translateInline translates a volume that is defined in a pod. The library panics on a vSphere volume with a storage
+// policy, which it therefore does not see.
+func translateInline(logger klog.Logger, volume *corev1.Volume, namespace string) (*corev1.PersistentVolume, error) {
+	vsphere := volume.VsphereVolume
+	if vsphere == nil || vsphere.StoragePolicyName == "" {
+		return translator.TranslateInTreeInlineVolumeToCSI(logger, volume, namespace)
+	}
+	volume = volume.DeepCopy() // the pod is cached
+	volume.VsphereVolume.StoragePolicyName = ""
+	pv, err := translator.TranslateInTreeInlineVolumeToCSI(logger, volume, namespace)
+	if err == nil {
+		pv.Spec.CSI.VolumeAttributes[storagePolicy] = vsphere.StoragePolicyName
+	}
+	return pv, err
 }
 
 // InlineDriver is the CSI driver of a volume that is defined in a pod and whose type has moved to CSI,

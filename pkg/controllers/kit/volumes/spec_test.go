@@ -75,6 +75,24 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// The library panics on it. Pins ATT-107.
+func TestAVSphereVolumeOfAPodMayHaveAStoragePolicy(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
+	source := corev1.VsphereVirtualDiskVolumeSource{VolumePath: "[ds] disk", FSType: "xfs", StoragePolicyName: "gold"}
+	volume := &corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{VsphereVolume: source.DeepCopy()}}
+	spec, err := volumes.Resolver{}.Resolve(klog.Background(), pod, volume)
+	const want = "csi.vsphere.vmware.com-[ds] disk migrated inline csi.vsphere.vmware.com [ds] disk"
+	if got := describe(spec); got != want || err != nil {
+		t.Fatalf("%q, %v; want %q", got, err, want)
+	}
+	if csi := spec.CSI(); csi.FSType != "xfs" || csi.VolumeAttributes["storagepolicyname"] != "gold" {
+		t.Errorf("translated to %+v", csi)
+	}
+	if *volume.VsphereVolume != source {
+		t.Errorf("the volume of the pod is %+v now", volume.VsphereVolume)
+	}
+}
+
 // TestDriver covers volumes whose type has moved to a CSI driver. Pins ATT-4.
 func TestDriver(t *testing.T) {
 	moved := map[string]corev1.PersistentVolumeSource{
