@@ -31,9 +31,14 @@ func TestPodsOfJobsEndAsTheirCommandsSay(t *testing.T) {
 	if want := []string{"name: pod-ready", "name: pod-complete", "name: pod-fail", "name: pod-delete"}; !slices.Equal(names, want) {
 		t.Fatalf("the stages are %q, want %q", names, want)
 	}
-	for i, want := range map[int]string{1: "phase: Succeeded", 2: "phase: Failed"} {
-		if !strings.Contains(made[i], want) || !strings.Contains(made[i], "exit 1") || !strings.Contains(made[i], soon) {
-			t.Errorf("the stage is\n%s", made[i])
+	for i, want := range map[int][]string{
+		1: {"phase: Succeeded", "- 'completes'\n", soon},
+		2: {"phase: Failed", "exitCode: 1", "- 'fails'\n", soon},
+	} {
+		for _, part := range want {
+			if !strings.Contains(made[i], part) {
+				t.Errorf("the stage lacks %q:\n%s", part, made[i])
+			}
 		}
 	}
 	for name, standard := range map[string]string{
