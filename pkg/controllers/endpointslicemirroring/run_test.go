@@ -298,6 +298,7 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 func TestSuccessorWaitsForUnseenWritesForEndpointsThatWereGone(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.MustReconcile(t)
+	b.observed(t) // or else this one is unseen, too
 	b.c.written.Wrote(sliceOf("unseen", oneAddress()))
 	b.Uncache(t, oneAddress())
 	unbegun := newBench(t, defaults)

@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -33,10 +34,7 @@ func TestANamespaceThatTheCacheLacksWaitsAsWell(t *testing.T) {
 	queued := &controllertest.Queue[string]{}
 	f.queue = queued
 	now := terminating()
-	if err := f.Fake.Tracker().Update(corev1.SchemeGroupVersion.WithResource("namespaces"), now, "", metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	queued.Take()
+	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, now, nil })
 	if err := f.reconcile(f.Context(), now.Name); err != nil {
 		t.Fatal(err)
 	}
