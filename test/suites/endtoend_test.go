@@ -3,6 +3,7 @@ package suites
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -114,7 +115,7 @@ func (r specRunner) run(ctx context.Context, name, log string) error {
 	}))
 	output, err := os.ReadFile(path)
 	if err == nil && failed == nil && !bytes.Contains(output, []byte(" 1 Passed")) {
-		failed = fmt.Errorf("the spec did not run")
+		failed = errors.New("the spec did not run")
 	}
 	if failed != nil {
 		return fmt.Errorf("%w: its log is %s", failed, path)

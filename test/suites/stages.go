@@ -18,7 +18,8 @@ const (
 	next = "  next:\n"
 	// soon gives a spec the time to see a pod that runs.
 	soon = "  delay:\n    durationMilliseconds: 500\n" + next
-	// ending is how the first container of a pod ends, by its image and what it is told to do.
+	// ending is "completes", "fails" or "goes on": what the image, the command and the arguments of a pod's first container
+	// amount to.
 	ending = `([.spec.containers[0].image] + (.spec.containers[0].command // []) + (.spec.containers[0].args // []) | join(" ")) as $does
         | if $does | test("JOB_COMPLETION_INDEX. % 2") then
             if .metadata.annotations["batch.kubernetes.io/job-completion-index"] | tonumber % 2 == 0 then "completes" else "fails" end

@@ -9,10 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 // Nothing happens to any Service while it is not known whether a node is gone. One that is worked on for another reason
@@ -26,13 +28,7 @@ func TestANodeOfWhichItIsNotKnownWhetherItIsGone(t *testing.T) {
 func aNodeOfWhichItIsNotKnownWhetherItIsGone(t *testing.T) {
 	cloud := fakecloud.The()
 	cloud.Reset()
-	env := controllertest.New(t, balanced("resting"), balanced("edited"))
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	t.Cleanup(env.Run(t, c))
+	env := running(t, balanced("resting"), balanced("edited"))
 	wantHosts := func(want string) {
 		t.Helper()
 		for _, service := range []string{"resting", "edited"} {
@@ -77,6 +73,16 @@ func aNodeOfWhichItIsNotKnownWhetherItIsGone(t *testing.T) {
 	}
 }
 
+// running is a world in which an instance runs until the end of the test.
+func running(t *testing.T, objects ...runtime.Object) *controllertest.Env {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c := must.Get(newController(env.Env, configWith(1)))(t)
+	env.Start(t)
+	t.Cleanup(env.Run(t, c))
+	return env
+}
+
 // A Service stops wanting its load balancer, which the cloud fails to delete, and is deleted after somebody has taken
 // the finalizer away. Pins SLB-40.
 func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.T) {
@@ -86,13 +92,7 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 			cloud.Reset()
 			const deleting = "EnsureLoadBalancerDeleted a/owed"
 			cloud.Fail(deleting, errors.New("busy"))
-			env := controllertest.New(t, balanced("owed", finalized))
-			c, err := newController(env.Env, configWith(1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			env.Start(t)
-			t.Cleanup(env.Run(t, c))
+			env := running(t, balanced("owed", finalized))
 			synctest.Wait() // before each change, so that no write of the instance overtakes it
 			env.Store(t, balanced("owed", internal, finalized))
 			synctest.Wait()
@@ -135,13 +135,7 @@ func TestAServiceThatIsOfAnotherClassKeepsItsAddress(t *testing.T) {
 			cloud := fakecloud.The()
 			cloud.Reset()
 			end := busy(cloud)
-			env := controllertest.New(t, balanced("moving"))
-			c, err := newController(env.Env, configWith(1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			env.Start(t)
-			t.Cleanup(env.Run(t, c))
+			env := running(t, balanced("moving"))
 			synctest.Wait() // before each change, so that no write of the instance overtakes it
 			env.Store(t, balanced("moving", finalized, internal))
 			synctest.Wait()

@@ -17,6 +17,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/must"
 )
 
 // Pins MGR-81, MGR-82 and MGR-182.
@@ -354,18 +356,11 @@ func TestMetricsAreUpstreams(t *testing.T) {
 func TestALeaseThatIsLeftHasNoSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := metrics.NewKubeRegistry()
-		m, err := NewMetrics(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(NewMetrics(r))(t)
 		shown := func() string {
 			t.Helper()
-			families, err := r.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
 			var all []string
-			for _, f := range families {
+			for _, f := range must.Get(r.Gather())(t) {
 				for _, s := range f.GetMetric() {
 					all = append(all, fmt.Sprintf("%s %v", s.GetLabel()[0].GetValue(), s.GetGauge().GetValue()))
 				}
