@@ -1,12 +1,16 @@
 package storage
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/faultproxy"
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
@@ -179,7 +183,7 @@ func TestATakeoverInTheMiddleOfAnAttach(t *testing.T) {
 func TestAPodIsCreatedAgainUnderItsName(t *testing.T) {
 	r, a, namespace, node := attached(t)
 	other := a.createNode(namespace + "-2")
-	cluster.WaitForReadyPods(t, namespace, nil, 1)
+	awaitReady(t, namespace, "pod")
 	held := r.HoldEvents(podEvents)
 	cluster.DeletePodNow(t, namespace, "pod")
 	createUser(t, namespace, other, "pod", "data")
@@ -187,6 +191,22 @@ func TestAPodIsCreatedAgainUnderItsName(t *testing.T) {
 	a.awaitShown(other, "data")
 	a.awaitNoVA(node)
 	a.awaitShown(node)
+}
+
+// awaitReady waits until a pod is Ready whose node was created just before it. kwok can overlook such a pod while it
+// begins to manage the node, and finds it when the pod changes.
+func awaitReady(t *testing.T, namespace, name string) {
+	t.Helper()
+	changes := 0
+	await.That(t, "the pod "+name+" is Ready", func(ctx context.Context) error {
+		pod, err := admin.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || harness.IsReady(pod) {
+			return err
+		}
+		changes++
+		cluster.PatchPod(t, namespace, name, fmt.Sprintf(`{"metadata":{"annotations":{"changes":"%d"}}}`, changes))
+		return errors.New("it is not")
+	})
 }
 
 // A node is out of service when the controller begins to force a detach, and then is back and uses the volume. The
