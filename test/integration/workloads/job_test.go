@@ -355,6 +355,17 @@ func TestJobBackoffLimitPerIndex(t *testing.T) {
 	waitForJob(t, namespace, "succeeded 1, failed 2, completed 1, failed 0, FailureTarget=True FailedIndexes, Failed=True FailedIndexes")
 }
 
+// TestNamespaceOfAJobWithALimitPerIndexIsDeleted deletes a namespace while a failed pod waits there for its replacement.
+// Pins JOB-139.
+func TestNamespaceOfAJobWithALimitPerIndexIsDeleted(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.NamespaceForPods(t)
+	createJob(t, namespace, 1, 1, held, indexedJob, func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](1) })
+	finishPod(t, &jobPods(t, namespace, 1)[0], 1)
+	cluster.DeleteNamespace(t, namespace)
+	cluster.WaitForNamespaceGone(t, namespace)
+}
+
 // Pins JOB-40g and JOB-76.
 func TestJobSuccessPolicy(t *testing.T) {
 	t.Parallel()
