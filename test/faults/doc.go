@@ -24,8 +24,8 @@
 //
 // The same scenarios, and more that say little about faults (comparisons.go), are played beside upstream (dropin.go): with
 // the unmodified kube-controller-manager of the release, with ours, and with both in turns, where one takes over from the
-// other before each step. What comes of it has to be the same, events and the numbers of objects that came and went
-// included, and a takeover alone may change nothing.
+// other before each step. What comes of it has to be the same, events, series of metrics and the numbers of objects that
+// came and went included, and a takeover alone may change nothing.
 // A difference that a rule of the specifications explains is written down with the scenario, with that rule. Scenarios
 // with a clock or a cloud of their own are left out: upstream's manager has neither.
 //

@@ -57,6 +57,8 @@ type ending struct {
 	writes []write
 	// unasked are the changes that came when a manager had taken over, and nobody had done anything.
 	unasked []string
+	// series are those of the manager that ran at the end.
+	series series
 }
 
 // play is a scenario without faults, with a manager of one or the other for each step.
@@ -107,6 +109,9 @@ func (p *play) perform(ctx context.Context, want *ending) (end ending, err error
 		return ending{}, err
 	}
 	if end.final, end.events, err = p.settle(ctx, began, want); err != nil {
+		return ending{}, err
+	}
+	if end.series, err = p.series(ctx); err != nil {
 		return ending{}, err
 	}
 	end.history = p.seen.sofar()
