@@ -232,10 +232,17 @@ func (s *splitter) substitutes() bool {
 	return strings.HasSuffix(word, "$") || strings.HasSuffix(word, "<") || strings.HasSuffix(word, ">")
 }
 
-// flagFollows reports whether the next word begins with a hyphen: some print a flag per line.
+// flagFollows reports whether the next word begins with a hyphen: some print a flag per line, also with comments between
+// them.
 func (s *splitter) flagFollows() bool {
+	inComment := false
 	for _, char := range s.rest {
-		if !strings.ContainsRune(" \t\r\n", char) {
+		switch {
+		case inComment:
+			inComment = char != '\n'
+		case char == '#':
+			inComment = true
+		case !strings.ContainsRune(" \t\r\n", char):
 			return char == '-'
 		}
 	}

@@ -28,6 +28,8 @@ func TestCommandLines(t *testing.T) {
 		{"a shell that runs a shell", `docker run x sh -ec "cd /; exec kube-controller-manager --v=2 --leader-elect"`, []string{"--v=2", "--leader-elect"}},
 		{"flags after a redirection", "kube-controller-manager --v=2 >/log 2>&1 --leader-elect", []string{"--v=2", "--leader-elect"}},
 		{"a word per line", "kube-controller-manager\n--v=2\n--leader-elect\n", []string{"--v=2", "--leader-elect"}},
+		{"a flag per line and comments", "# first\n--v=2\n\n# - second\n#\n--leader-elect # third\n--profiling=false\n", []string{"--v=2", "--leader-elect", "--profiling=false"}},
+		{"a script that goes on after a comment", "kube-controller-manager --v=2\n# - done\necho done\n", []string{"--v=2"}},
 		{"comments within a command", "[Service]\nExecStart=/usr/bin/kube-controller-manager \\\n  --v=2 \\\n# --v=3 \\\n  ; none\n  --leader-elect\n", []string{"--v=2", "--leader-elect"}},
 		{"variables of a unit", "[Service]\nEnvironment=LEVEL=2 \"ARGS=--leader-elect --profiling=false\"\nExecStart=/usr/bin/kube-controller-manager --v=${LEVEL} $ARGS\n",
 			[]string{"--v=2", "--leader-elect", "--profiling=false"}},
