@@ -163,6 +163,7 @@ func TestManifests(t *testing.T) {
 		{"an entry point in front", pod + "  - {name: a, command: [/go-runner, --log-file=/log, kube-controller-manager, --v=2]}\n"},
 		{"a shell", pod + "  - {name: a, command: [/bin/sh, -c, 'exec /usr/bin/kube-controller-manager --v=2 1>>/log 2>&1']}\n"},
 		{"a script", pod + "  - {name: a, command: [/bin/bash, -ec, \"mkdir -p /log; exec /usr/bin/kube-controller-manager --v=2\"]}\n"},
+		{"a shell with options in another order", pod + "  - {name: a, command: [/bin/sh, -ce, 'exec kube-controller-manager --v=2']}\n"},
 		{"a shell and its arguments", pod + "  - {name: a, command: [/bin/sh], args: [-c, 'sleep 1 && kube-controller-manager --v=2']}\n"},
 		{"a unit after all", "[Service]\nExecStart=/usr/bin/kube-controller-manager --v=2\n"},
 		{"not the first container", pod + "  - {name: b, command: [sleep]}\n  - {name: a, command: [kube-controller-manager, --v=2]}\n"},
