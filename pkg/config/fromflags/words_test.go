@@ -29,6 +29,7 @@ func TestCommandLines(t *testing.T) {
 		{"flags after a redirection", "kube-controller-manager --v=2 >/log 2>&1 --leader-elect", []string{"--v=2", "--leader-elect"}},
 		{"a word per line", "kube-controller-manager\n--v=2\n--leader-elect\n", []string{"--v=2", "--leader-elect"}},
 		{"a flag per line and comments", "# first\n--v=2\n\n# - second\n#\n--leader-elect # third\n--profiling=false\n", []string{"--v=2", "--leader-elect", "--profiling=false"}},
+		{"a word per line without the program", "--leader-elect\n--kubeconfig\n/a\n# level\n-v\n2\n", []string{"--leader-elect", "--kubeconfig", "/a", "-v", "2"}},
 		{"a script that goes on after a comment", "kube-controller-manager --v=2\n# - done\necho done\n", []string{"--v=2"}},
 		{"comments within a command", "[Service]\nExecStart=/usr/bin/kube-controller-manager \\\n  --v=2 \\\n# --v=3 \\\n  ; none\n  --leader-elect\n", []string{"--v=2", "--leader-elect"}},
 		{"variables of a unit", "[Service]\nEnvironment=LEVEL=2 \"ARGS=--leader-elect --profiling=false\"\nExecStart=/usr/bin/kube-controller-manager --v=${LEVEL} $ARGS\n",

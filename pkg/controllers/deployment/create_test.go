@@ -294,15 +294,17 @@ func TestAReplicaSetThatIsStoredWithAnotherTemplateIsTheNewOne(t *testing.T) {
 // What the API server would store is not known. Pins DEP-78.
 func TestAReplicaSetWithAnotherTemplateIsJudgedByTheAPIServer(t *testing.T) {
 	d := makeDeployment(10)
-	other := func(rs *appsv1.ReplicaSet) { rs.Name, rs.Spec.Template.Spec.Containers[0].Image = hashName(d), "edited" }
+	other := func(rs *appsv1.ReplicaSet) {
+		rs.Name, rs.Spec.Template.Spec.Containers[0].Image = hashName(d), "edited"
+	}
 	for name, tc := range map[string]struct {
 		refusal    error
 		collisions int32
 	}{
-		"DEP-78: it would store the template":        {nil, 1},
-		"DEP-78: it judges no dry runs":              {apierrors.NewBadRequest("admission webhook a does not support dry run"), 1},
-		"DEP-78: it is busy, and is asked again":     {apierrors.NewTooManyRequestsError("later"), 0},
-		"DEP-78: it fails, and is asked once more":   {apierrors.NewInternalError(errors.New("etcd")), 0},
+		"DEP-78: it would store the template":      {nil, 1},
+		"DEP-78: it judges no dry runs":            {apierrors.NewBadRequest("admission webhook a does not support dry run"), 1},
+		"DEP-78: it is busy, and is asked again":   {apierrors.NewTooManyRequestsError("later"), 0},
+		"DEP-78: it fails, and is asked once more": {apierrors.NewInternalError(errors.New("etcd")), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, d, makeSet(1, 10, current, other))
