@@ -36,21 +36,22 @@ func (s shownTypes) note(
 		s[resource.GroupResource()] = time.Time{}
 	}
 	for of, since := range s {
+		if !shown[of] && since.IsZero() {
+			s[of] = now
+		}
+	}
+	for of, since := range s {
 		if shown[of] {
 			continue
 		}
-		if since.IsZero() {
-			s[of], since = now, now
-		}
-		served, err := false, error(nil)
 		if now.Sub(since) < doubtTime {
-			served, err = isServed(of)
-		}
-		switch {
-		case err != nil:
-			return err
-		case served:
-			return fmt.Errorf("discovery does not show %s, which its CustomResourceDefinition says is served", of)
+			served, err := isServed(of)
+			switch {
+			case err != nil:
+				return err
+			case served:
+				return fmt.Errorf("discovery does not show %s, which its CustomResourceDefinition says is served", of)
+			}
 		}
 		delete(s, of)
 	}
