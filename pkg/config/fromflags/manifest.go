@@ -150,7 +150,7 @@ func runsProgram(words []string) bool {
 }
 
 // shellCommand returns the command line that is passed to a shell with -c, alone or combined with
-// other options as in -ec.
+// other options as in -ec and -ce.
 func shellCommand(words []string) (line string, ok bool) {
 	shell := slices.IndexFunc(words, func(word string) bool {
 		return slices.Contains([]string{"sh", "bash", "ash", "dash"}, filepath.Base(word))
@@ -159,13 +159,15 @@ func shellCommand(words []string) (line string, ok bool) {
 		return "", false
 	}
 	for i, word := range words[shell:] {
-		isOption := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--")
-		if isOption && strings.HasSuffix(word, "c") && shell+i+1 < len(words) {
+		if shellOptions.MatchString(word) && shell+i+1 < len(words) {
 			return words[shell+i+1], true
 		}
 	}
 	return "", false
 }
+
+// shellOptions are options of a shell with -c among them.
+var shellOptions = regexp.MustCompile(`^-[a-zA-Z]*c[efhuvx]*$`)
 
 var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
 

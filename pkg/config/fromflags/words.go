@@ -128,7 +128,8 @@ func isProgram(word string) bool {
 }
 
 // split splits text into commands, and each into words, as a shell does. A pipe, a semicolon, an
-// ampersand or a parenthesis ends a command, and so does a line after which no flag follows. A
+// ampersand or a parenthesis ends a command, and so does a line after which no flag follows, unless the command is
+// nothing but flags. A
 // redirection is no argument. What a shell would replace by the output of a command stays in its word.
 func split(text string) ([][]string, error) { return (&splitter{rest: []rune(text)}).split() }
 
@@ -198,8 +199,10 @@ func (s *splitter) unquoted(char rune) {
 			end = len(s.rest)
 		}
 		s.rest = s.rest[end:]
-	case char == '\n' && !s.flagFollows():
-		s.endCommand()
+	case char == '\n':
+		if s.end(); !areFlags(s.words) && !s.flagFollows() {
+			s.endCommand()
+		}
 	case strings.ContainsRune(" \t\r\n", char):
 		s.end()
 	case strings.ContainsRune("<>", char):
@@ -232,10 +235,17 @@ func (s *splitter) substitutes() bool {
 	return strings.HasSuffix(word, "$") || strings.HasSuffix(word, "<") || strings.HasSuffix(word, ">")
 }
 
-// flagFollows reports whether the next word begins with a hyphen: some print a flag per line.
+// flagFollows reports whether the next word begins with a hyphen: some print a flag per line, also with comments between
+// them.
 func (s *splitter) flagFollows() bool {
+	inComment := false
 	for _, char := range s.rest {
-		if !strings.ContainsRune(" \t\r\n", char) {
+		switch {
+		case inComment:
+			inComment = char != '\n'
+		case char == '#':
+			inComment = true
+		case !strings.ContainsRune(" \t\r\n", char):
 			return char == '-'
 		}
 	}

@@ -82,12 +82,13 @@ var extensions = []string{".yaml", ".yml", ".json"}
 func (f Finder) folder(root string) Found {
 	var found Found
 	files := 0
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	top := filepath.Clean(root) + string(filepath.Separator) // of a link, what it leads to
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			found.Problems = append(found.Problems, fileProblem(path, err)...)
 			return nil
-		case path != root && strings.HasPrefix(entry.Name(), "."):
+		case path != top && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}

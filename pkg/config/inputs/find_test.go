@@ -142,6 +142,17 @@ func TestFindInAFolder(t *testing.T) {
 		t.Errorf("found %q, skipped %d, problems %v, want %q, 2 and none", got, found.Skipped, found.Problems, want)
 	}
 
+	linked := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(root, linked); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		want[i] = strings.Replace(want[i], root, linked, 1)
+	}
+	if found := f.Find(linked); !slices.Equal(labels(found), want) || len(found.Problems) != 0 {
+		t.Errorf("a link to the folder: found %q, problems %v, want %q", labels(found), found.Problems, want)
+	}
+
 	empty := filepath.Join(root, "empty")
 	if err := os.Mkdir(empty, 0o750); err != nil {
 		t.Fatal(err)

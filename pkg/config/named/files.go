@@ -12,6 +12,7 @@ package named
 
 import (
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/tls"
 	"errors"
@@ -360,9 +361,14 @@ func checkSigningKey(name string, content []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s contains no private key in PEM format: %w", name, err)
 	}
-	switch key.(type) {
-	case *rsa.PrivateKey, *ecdsa.PrivateKey:
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
 		return nil
+	case *ecdsa.PrivateKey:
+		if curves := []elliptic.Curve{elliptic.P256(), elliptic.P384(), elliptic.P521()}; slices.Contains(curves, k.Curve) {
+			return nil
+		}
+		return fmt.Errorf("%s contains an ECDSA key of the curve %s: the curve must be P-256, P-384 or P-521", name, k.Curve.Params().Name)
 	}
 	return fmt.Errorf("%s contains a %T: the key must be an RSA or ECDSA key", name, key)
 }

@@ -57,6 +57,11 @@ func writeFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeKey(t, "ed25519.key", other)
+	small, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeKey(t, "p224.key", small)
 	write(t, "recycler.yaml", "apiVersion: v1\nkind: Pod\nspec: {volumes: [{name: v, emptyDir: {}}], containers: []}\n")
 	write(t, "novolume.yaml", "apiVersion: v1\nkind: Pod\nspec: {containers: []}\n")
 	write(t, "nopod.yaml", "apiVersion: v1\nkind: Secret\n")
@@ -188,6 +193,8 @@ func TestCheckFiles(t *testing.T) {
 			"f.yaml:3:35: serviceAccounts.privateKeyFile: one.crt contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
 		{"key that signs no tokens", "serviceAccounts: {privateKeyFile: ed25519.key}\n",
 			"f.yaml:3:35: serviceAccounts.privateKeyFile: ed25519.key contains a ed25519.PrivateKey: the key must be an RSA or ECDSA key"},
+		{"key of a curve that tokens are not signed with", "serviceAccounts: {privateKeyFile: p224.key}\n",
+			"f.yaml:3:35: serviceAccounts.privateKeyFile: p224.key contains an ECDSA key of the curve P-224: the curve must be P-256, P-384 or P-521"},
 		{"no certificates", "serviceAccounts: {rootCAFile: one.key}\n",
 			"f.yaml:3:31: serviceAccounts.rootCAFile: one.key contains no certificates in PEM format: data does not contain any valid RSA or ECDSA certificates"},
 		{"bundle with a key", "serviceAccounts: {rootCAFile: both.pem}\n",

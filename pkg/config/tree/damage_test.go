@@ -69,6 +69,7 @@ func TestDamagedFiles(t *testing.T) {
 
 func TestSyntaxErrorsHaveAColumn(t *testing.T) {
 	tests := []struct{ name, file, want string }{
+		{"a version of YAML", "# a\n%YAML 1.2\n---\na: 1\n", "2:1: not valid YAML: no other version than 1.1 can be declared: remove this line"},
 		{"two values", "a:\n  b: 1: 2\n", "2:7: not valid YAML: mapping values are not allowed in this context"},
 		{"two values after a quote", "a:\n  \"b: c\": 1: 2\n", "2:12: not valid YAML: mapping values are not allowed in this context"},
 		{"an open quote", "a: 1\nb: {c: 'it''s\n", "2:8: not valid YAML: found unexpected end of stream"},

@@ -85,6 +85,10 @@ func reportSyntax(data []byte, err error, r *problem.Report) {
 		return
 	}
 	line = min(max(line, 1), len(lines))
+	if message == "found incompatible YAML document" {
+		r.Errorf(find(lines, "%YAML"), "", "not valid YAML: no other version than 1.1 can be declared: remove this line")
+		return
+	}
 	if structureMessage.MatchString(message) {
 		line = stoppedAt(lines, line, message)
 		message += ": is this line indented like those that it belongs to?"

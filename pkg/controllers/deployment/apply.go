@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,34 @@ func (r *reconciliation) copyRevision() {
 		r.d.Annotations = map[string]string{}
 	}
 	r.d.Annotations[revisionAnnotation] = revision
+}
+
+// recognize takes a ReplicaSet of the Deployment for the new one that has the name of the one to create, and another
+// template, if the API server makes just that template of the one that it is sent. It may drop a field that it does not
+// know, or whose feature is off, and so may an admission webhook. Every ReplicaSet to create would get that template, so
+// that none would ever count as the new one.
+func (r *reconciliation) recognize(ctx context.Context) error {
+	if r.sets.current != nil {
+		return nil
+	}
+	rs := newReplicaSet(r.d, r.sets.old)
+	i := slices.IndexFunc(r.sets.old, func(old *appsv1.ReplicaSet) bool { return old.Name == rs.Name })
+	if i < 0 {
+		return nil
+	}
+	namesake, asked := r.sets.old[i], rs.DeepCopy()
+	asked.Name, asked.GenerateName = "", rs.Name+"-"
+	answer, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
+		Create(ctx, asked, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return nil // a real one is refused as well, which is reported then, if one is needed
+	case err != nil:
+		return fmt.Errorf("asking what would be stored for ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+	case sameTemplate(&answer.Spec.Template, &namesake.Spec.Template):
+		r.sets = replicaSets{current: namesake, old: slices.Concat(r.sets.old[:i], r.sets.old[i+1:])}
+	}
+	return nil
 }
 
 // ensureCurrent creates the new ReplicaSet if there is none.

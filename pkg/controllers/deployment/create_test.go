@@ -244,3 +244,83 @@ func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 	}
 	h.WantRequests(t, "create replicasets "+hashName(cached))
 }
+
+// An API server that drops a field of what is created, since it does not know it or its feature is off, and an admission
+// webhook, change each ReplicaSet in the same way. Pins DEP-78.
+func TestAReplicaSetThatIsStoredWithAnotherTemplateIsTheNewOne(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SetHostnameAsFQDN = ptr.To(true) }))
+	drops := true
+	h.Intercept("create replicasets", func(action clienttesting.Action) error {
+		if drops {
+			action.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).Spec.Template.Spec.SetHostnameAsFQDN = nil
+		}
+		return nil
+	})
+	for range 10 {
+		h.CatchUp(t)
+		if err := h.Reconcile(); err != nil {
+			t.Logf("reconciling: %v", err)
+		}
+	}
+	sets := controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)
+	if len(sets) != 1 || sizeOf(sets[0]) != 10 {
+		t.Errorf("%d ReplicaSets, want one of 10 replicas", len(sets))
+	}
+	if got := h.deployment(t).Status.CollisionCount; got != nil {
+		t.Errorf("%d collisions", *got)
+	}
+
+	// It is updated, and what it would have become counts, once there is one.
+	h.Fake.ClearActions()
+	h.reconcile(t)
+	h.WantRequests(t, "create replicasets")
+	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](7) })
+	h.reconcile(t)
+	if got := sizeOf(h.set(t, sets[0].Name)); got != 7 {
+		t.Errorf("%d replicas, want 7", got)
+	}
+	drops = false
+	for range 3 {
+		h.CatchUp(t)
+		if err := h.Reconcile(); err != nil && !reconcile.IsExpected(err) {
+			t.Fatal(err)
+		}
+	}
+	if sets := controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace); len(sets) != 2 {
+		t.Errorf("%d ReplicaSets, want another one with the whole template", len(sets))
+	}
+}
+
+// What the API server would store is not known. Pins DEP-78.
+func TestAReplicaSetWithAnotherTemplateIsJudgedByTheAPIServer(t *testing.T) {
+	d := makeDeployment(10)
+	other := func(rs *appsv1.ReplicaSet) {
+		rs.Name, rs.Spec.Template.Spec.Containers[0].Image = hashName(d), "edited"
+	}
+	for name, tc := range map[string]struct {
+		refusal    error
+		collisions int32
+	}{
+		"DEP-78: it would store the template":      {nil, 1},
+		"DEP-78: it judges no dry runs":            {apierrors.NewBadRequest("admission webhook a does not support dry run"), 1},
+		"DEP-78: it is busy, and is asked again":   {apierrors.NewTooManyRequestsError("later"), 0},
+		"DEP-78: it fails, and is asked once more": {apierrors.NewInternalError(errors.New("etcd")), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, d, makeSet(1, 10, current, other))
+			h.CatchUp(t)
+			h.Intercept("create replicasets", func(action clienttesting.Action) error {
+				if create := action.(clienttesting.CreateActionImpl); len(create.CreateOptions.DryRun) > 0 {
+					return tc.refusal
+				}
+				return nil
+			})
+			if err := h.Reconcile(); err == nil {
+				t.Error("there is no error")
+			}
+			if got := ptr.Deref(h.deployment(t).Status.CollisionCount, 0); got != tc.collisions {
+				t.Errorf("%d collisions, want %d", got, tc.collisions)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type model struct {
 	*simulation.World
 	kubelet simulation.Kubelet
+	drops   bool // no ReplicaSet has the template of the Deployment
 }
 
 func (m *model) deployment() (*appsv1.Deployment, bool) {
@@ -210,6 +212,28 @@ func TestWhateverHappensTheRolloutIsCompleteInTheEnd(t *testing.T) {
 	})
 }
 
+// TestWhateverHappensTheRolloutIsCompleteThoughFieldsAreDropped has the API server, in addition, drop a field of every
+// ReplicaSet that is created, as one that does not know the field. Pins DEP-78.
+func TestWhateverHappensTheRolloutIsCompleteThoughFieldsAreDropped(t *testing.T) {
+	simulation.Run(t, 20, func(t *testing.T, w *simulation.World) {
+		m := &model{World: w, drops: true}
+		m.Hasty = []int{0, 10}[m.Rand.IntN(2)]
+		m.MayComeLate = simulation.AnyWrite
+		m.Refuse = func(object runtime.Object) error { // called for dry runs, too
+			if rs, ok := object.(*appsv1.ReplicaSet); ok {
+				rs.Spec.Template.Spec.SetHostnameAsFQDN = nil
+			}
+			return nil
+		}
+		m.play(t, func() *appsv1.Deployment {
+			d := m.randomDeployment()
+			d.Spec.Template.Spec.SetHostnameAsFQDN = ptr.To(true)
+			return d
+		}, m.user)
+		m.check(t)
+	})
+}
+
 // play is a whole history, which begins with a Deployment.
 func (m *model) play(t *testing.T, first func() *appsv1.Deployment, user func()) {
 	m.kubelet = simulation.Kubelet{World: m.World, Unready: m.Rand.IntN(4)}
@@ -250,6 +274,11 @@ func (m *model) check(t *testing.T) {
 		}
 	}
 	sets := split(d, all)
+	if sets.current == nil && m.drops && len(all) > 0 {
+		slices.SortFunc(all, byRevision)
+		newest := len(all) - 1
+		sets = replicaSets{current: all[newest], old: all[:newest]}
+	}
 	current = sets.current
 	if current == nil {
 		t.Fatalf("there is no new ReplicaSet")

@@ -79,6 +79,9 @@ func (r *reconciliation) refuse(ctx context.Context) error {
 func (r *reconciliation) act(ctx context.Context) error {
 	if r.d.DeletionTimestamp == nil {
 		r.notePause()
+		if err := r.recognize(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.syncCurrent(ctx); err != nil {
 		return err

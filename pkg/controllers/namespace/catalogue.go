@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -36,18 +37,23 @@ type discovered struct {
 type catalogue struct {
 	server discoverer
 	clock  clock.PassiveClock
+	// isServed reports whether a custom type is served that discovery does not show.
+	isServed func(context.Context, schema.GroupResource) (bool, error)
 
-	mu   sync.Mutex
-	last discovered
+	mu    sync.Mutex
+	last  discovered
+	shown shownTypes
 }
 
-func newCatalogue(server discoverer, c clock.PassiveClock) *catalogue {
-	return &catalogue{server: server, clock: c}
+func newCatalogue(
+	server discoverer, c clock.PassiveClock, isServed func(context.Context, schema.GroupResource) (bool, error),
+) *catalogue {
+	return &catalogue{server: server, clock: c, isServed: isServed, shown: shownTypes{}}
 }
 
 // since returns a discovery that began late enough to hold every type with content in a
 // namespace whose deletion was seen at the given time.
-func (c *catalogue) since(seen time.Time) discovered {
+func (c *catalogue) since(ctx context.Context, seen time.Time) discovered {
 	asked := c.clock.Now()
 	// Callers that wait here for a discovery in progress can usually use it.
 	c.mu.Lock()
@@ -55,6 +61,11 @@ func (c *catalogue) since(seen time.Time) discovered {
 	now := c.clock.Now()
 	if !c.last.serves(seen, asked, now) {
 		c.last = discover(c.server)
+		if c.last.failed == nil && c.last.unparsable == nil {
+			c.last.failed = c.shown.note(c.last.types, now, func(of schema.GroupResource) (bool, error) {
+				return c.isServed(ctx, of)
+			})
+		}
 		c.last.began, c.last.ended = now, c.clock.Now()
 	}
 	return c.last

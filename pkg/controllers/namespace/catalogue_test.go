@@ -5,7 +5,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+
+	"kcmd.dev/test/must"
 )
 
 // Pins NS-27a, NS-27c and NS-51.
@@ -69,7 +73,7 @@ func TestADiscoveryThatIsOlderThanTheLastContentIsNotUsed(t *testing.T) {
 	f.memory.observe(terminating(), epoch)
 	finalized := f.finalized()
 	f.Clock.Step(settleTime - time.Second)
-	f.catalogue.since(epoch.Add(-time.Minute)) // for another namespace
+	f.catalogue.since(t.Context(), epoch.Add(-time.Minute)) // for another namespace
 	s.add(widgets, allVerbs...)
 	f.store.put(widgets, "w")
 	f.Clock.Step(time.Second)
@@ -78,5 +82,96 @@ func TestADiscoveryThatIsOlderThanTheLastContentIsNotUsed(t *testing.T) {
 	}
 	if len(f.store.items[widgets]) != 0 || len(*finalized) != 1 || s.calls != 2 {
 		t.Errorf("%d widgets are left, finalized %v after %d discoveries", len(f.store.items[widgets]), *finalized, s.calls)
+	}
+}
+
+// define stores the CustomResourceDefinition of widgets.
+func (f *fixture) define(t *testing.T, scope string, served bool, established metav1.ConditionStatus) {
+	t.Helper()
+	must.Get(f.Env.Env.Dynamic.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.com"},
+		"spec":     map[string]any{"scope": scope, "versions": []any{map[string]any{"name": "v1", "served": served}}},
+		"status":   map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": string(established)}}},
+	}}, metav1.CreateOptions{}))(t)
+}
+
+// An API server that has just started does not know custom resources yet, and its discovery does not say so. Pins NS-79.
+func TestATypeThatDiscoveryShowsNoMoreIsLookedUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		define func(t *testing.T, f *fixture)
+		waits  bool
+	}{
+		"NS-79: it is served":                  {func(t *testing.T, f *fixture) { f.define(t, "Namespaced", true, metav1.ConditionTrue) }, true},
+		"NS-79: it has no definition any more": {func(*testing.T, *fixture) {}, false},
+		"NS-79: no version of it is served":    {func(t *testing.T, f *fixture) { f.define(t, "Namespaced", false, metav1.ConditionTrue) }, false},
+		"NS-79: it is not established":         {func(t *testing.T, f *fixture) { f.define(t, "Namespaced", true, metav1.ConditionFalse) }, false},
+		"NS-79: it has no namespaces any more": {func(t *testing.T, f *fixture) { f.define(t, "Cluster", true, metav1.ConditionTrue) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serving(pods, widgets)
+			f := start(t, s, terminating())
+			f.catalogue.since(t.Context(), epoch.Add(-time.Minute)) // for another namespace
+			tc.define(t, f)
+			f.store.put(widgets, "w")
+			finalized := f.finalized()
+			s.mu.Lock()
+			all := s.lists
+			s.lists = serving(pods).lists
+			s.mu.Unlock()
+			f.Clock.Step(maxAge)
+			err := f.reconcile(f.Context(), "ns")
+			if tc.waits != (err != nil) || tc.waits != (len(*finalized) == 0) {
+				t.Fatalf("error %v, finalized %v", err, *finalized)
+			}
+			if !tc.waits {
+				return
+			}
+			if got := conditionsOf(f.live(t)); got[0] != "NamespaceDeletionDiscoveryFailure=True" {
+				t.Errorf("conditions = %v", got)
+			}
+			f.Clock.Step(doubtTime - 1)
+			if err := f.reconcile(f.Context(), "ns"); err == nil {
+				t.Error("no error")
+			}
+			s.mu.Lock()
+			s.lists = all
+			s.mu.Unlock()
+			if err := f.reconcile(f.Context(), "ns"); err != nil || len(f.store.items[widgets]) != 0 || len(*finalized) != 1 {
+				t.Errorf("error %v, %d widgets are left, finalized %v", err, len(f.store.items[widgets]), *finalized)
+			}
+		})
+	}
+}
+
+// A type may also be hidden for ever, by an aggregated API server that serves its group. Pins NS-79.
+func TestATypeThatDiscoveryNeverShowsAgainKeepsNoNamespace(t *testing.T) {
+	s := serving(pods, widgets)
+	f := start(t, s, terminating())
+	f.catalogue.since(t.Context(), epoch.Add(-time.Minute))
+	f.define(t, "Namespaced", true, metav1.ConditionTrue)
+	finalized := f.finalized()
+	s.lists = serving(pods).lists
+	f.Clock.Step(time.Hour)
+	if err := f.reconcile(f.Context(), "ns"); err == nil || len(*finalized) != 0 {
+		t.Errorf("error %v, finalized %v", err, *finalized)
+	}
+	f.Clock.Step(doubtTime)
+	if err := f.reconcile(f.Context(), "ns"); err != nil || len(*finalized) != 1 {
+		t.Errorf("error %v, finalized %v", err, *finalized)
+	}
+}
+
+// What was shown is handed over. Pins NS-79.
+func TestTheTypesThatWereShownAreHandedOver(t *testing.T) {
+	before := start(t, serving(pods, widgets), terminating())
+	before.catalogue.since(t.Context(), epoch.Add(-time.Minute))
+	f := start(t, serving(pods), terminating())
+	f.define(t, "Namespaced", true, metav1.ConditionTrue)
+	f.Env.Succession.Leave(before.HandOver())
+	must.Succeed(t, f.begin(t.Context()))
+	finalized := f.finalized()
+	if err := f.reconcile(f.Context(), "ns"); err == nil || len(*finalized) != 0 {
+		t.Errorf("error %v, finalized %v", err, *finalized)
 	}
 }

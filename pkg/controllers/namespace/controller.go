@@ -8,7 +8,8 @@
 //     nothing is created after it. So does one that a live read shows before any event, and one whose key is
 //     queued for something else.
 //  2. Discovery determines what to sweep: every namespaced type that can be deleted, in the
-//     preferred version. A namespace is not finalized while discovery is incomplete.
+//     preferred version. A namespace is not finalized while discovery is incomplete. It is, too, for some minutes,
+//     while it does not show a type that it has shown before, and that its definition says is served.
 //  3. Pods are deleted first. No other type is swept while a live list shows pods, even if they
 //     only wait for a finalizer. An error of listing or deleting pods does not delay other
 //     types, but the namespace is not finalized. (With the emulation of versions before 1.34,
@@ -24,7 +25,8 @@
 //     the others only once these are: finalization always follows a live list of every type in
 //     the same reconcile.
 //  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
-//     seen five seconds before it began. None of this state is needed after a restart but that of rule 9.
+//     seen five seconds before it began. Of this state, the types that
+//     discovery has shown and that of rule 9 are handed over.
 //  9. The namespace is read again before content of a type is deleted: another client may
 //     finalize it during a sweep and create it again. Single items are deleted by UID. After the
 //     deletion of a collection that had no answer, the namespace is not finalized before that
@@ -100,7 +102,6 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		Env:        env,
 		namespaces: namespaces.Lister(),
 		pods:       shown.Informer().GetIndexer(),
-		catalogue:  newCatalogue(env.Discovery, env.Clock),
 		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
 		late:       newLateDeletions(),
@@ -108,6 +109,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 
 		typesAtOnce: typesAtOnce,
 	}
+	c.catalogue = newCatalogue(env.Discovery, env.Clock, c.isServed)
 	c.loop = reconcile.New(env, reconcile.Options[string]{
 		Queue: "namespace", Workers: cfg.concurrentSyncs, Backoff: c.backoff, Namespace: reconcile.OfNamespace,
 	}, c.reconcile)
@@ -124,10 +126,16 @@ func (c *namespaceController) Run(ctx context.Context) error {
 
 func (c *namespaceController) begin(context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
-		c.late = left
+		c.late, c.catalogue.shown = left.late, left.shown
 	}
 	return nil
 }
 
+// handover is what an instance hands over.
+type handover struct {
+	late  *lateDeletions
+	shown shownTypes
+}
+
 // HandOver implements controller.HandsOver.
-func (c *namespaceController) HandOver() *lateDeletions { return c.late }
+func (c *namespaceController) HandOver() handover { return handover{c.late, c.catalogue.shown} }

@@ -29,7 +29,7 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 	if !ok {
 		known.seen = c.Clock.Now()
 	}
-	found := c.catalogue.since(known.seen)
+	found := c.catalogue.since(ctx, known.seen)
 	swept := c.sweep(ctx, ns, found.types, known.clean)
 	c.memory.note(ns, swept)
 	if swept.mayBeLate() {

@@ -60,7 +60,7 @@ type observingTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	w, observed := writeOf(req.Method, strings.TrimPrefix(req.URL.Path, t.base))
-	observed = observed && !unrecorded.Has(w.Resource)
+	observed = observed && !unrecorded.Has(w.Resource) && !isDryRun(req)
 	if !observed {
 		return t.next.RoundTrip(req)
 	}
@@ -143,6 +143,10 @@ func writeOf(method, path string) (w Write, ok bool) {
 	}
 	return w, w.Resource.Resource != "" && w.Subresource != "token"
 }
+
+// isDryRun reports whether the API server is to judge a request and to store nothing. The clients say so of creates,
+// updates and patches in the URL.
+func isDryRun(req *http.Request) bool { return req.URL.RawQuery != "" && req.URL.Query().Has("dryRun") }
 
 // verbOf returns the verb of a method that writes, empty for another one.
 func verbOf(method string) string {

@@ -133,6 +133,10 @@ func TestAnObserverIsToldOfWrites(t *testing.T) {
 		{"a review", func(ctx context.Context, c kubernetes.Interface) error {
 			return c.CoreV1().RESTClient().Post().AbsPath("/apis/authorization.k8s.io/v1/subjectaccessreviews").Do(ctx).Error()
 		}, good(201, stored), ""},
+		{"MGR-261: a creation that is only judged", func(ctx context.Context, c kubernetes.Interface) error {
+			_, err := c.CoreV1().Pods("shop").Create(ctx, owned(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}, good(201, stored), ""},
 		{"a read", func(ctx context.Context, c kubernetes.Interface) error {
 			_, err := c.CoreV1().Pods("shop").Get(ctx, "a", metav1.GetOptions{})
 			return err

@@ -100,6 +100,9 @@ func recordedResource(req *http.Request, base string) (resource schema.GroupReso
 	default:
 		return schema.GroupResource{}, false, false
 	}
+	if isDryRun(req) {
+		return schema.GroupResource{}, false, false
+	}
 	url := *req.URL
 	url.Path = strings.TrimPrefix(url.Path, base)
 	info, err := requestInfos.NewRequestInfo(&http.Request{Method: req.Method, URL: &url})

@@ -145,6 +145,10 @@ func TestWritesAreRecordedWithTheVersionInTheirAnswer(t *testing.T) {
 		{"a token, which is not stored", func(ctx context.Context, c kubernetes.Interface) error {
 			return c.CoreV1().RESTClient().Post().AbsPath("/api/v1/namespaces/ns/serviceaccounts/a/token").Do(ctx).Error()
 		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusCreated, binary, stored) }, ""},
+		{"MGR-261: a creation that is only judged", func(ctx context.Context, c kubernetes.Interface) error {
+			_, err := c.CoreV1().Pods("ns").Create(ctx, &corev1.Pod{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusCreated, binary, stored) }, ""},
 		{"a read", func(ctx context.Context, c kubernetes.Interface) error {
 			_, err := c.CoreV1().Pods("ns").Get(ctx, "a", metav1.GetOptions{})
 			return err
