@@ -146,14 +146,6 @@ func (r *Registry) MustRegister(all ...metrics.Registerable) {
 	}
 }
 
-// Register adds a metric.
-func (r *Registry) Register(m metrics.Registerable) error {
-	if !r.create(m) {
-		return nil
-	}
-	return r.prometheus.Register(m)
-}
-
 // CustomMustRegister adds collectors, under the same rule. One that panics while it
 // collects does not end the process.
 func (r *Registry) CustomMustRegister(all ...metrics.StableCollector) {
