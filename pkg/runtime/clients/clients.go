@@ -62,7 +62,7 @@ type Identity struct {
 	// ClientName ends the user agent if there is no service account. Default Name.
 	ClientName string
 	// Limits scale the limits of this identity.
-	Limits LimitFactors
+	Limits controller.LimitFactors
 	// Pauses are the namespaces in which nothing may be written. Nil means none.
 	Pauses *controller.Pauses
 	// Deletions are asked before each deletion. Nil means that none counts.
@@ -138,7 +138,7 @@ func (c *Clients) prepareServiceAccounts() error {
 	if c.anonymous, err = newLink(rest.AnonymousClientConfig(c.options.Base), nil); err != nil {
 		return err
 	}
-	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, LimitFactors{})
+	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, controller.LimitFactors{})
 	core, err := kubernetes.NewForConfigAndClient(bootstrap, &http.Client{Transport: bootstrap.Transport, Timeout: bootstrapTimeout})
 	if err != nil {
 		return fmt.Errorf("creating the client for service accounts: %w", err)
@@ -261,7 +261,7 @@ func (c *Clients) credentials(id Identity) credentials {
 
 // config builds the transport of a Set: user agent, answers, token, guard, fence, and the shared
 // transport. The fence is checked last: getting a token can take a while.
-func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
+func (c *Clients) config(id credentials, fence Fence, factors controller.LimitFactors) *rest.Config {
 	base, userAgent := c.options.Base, userAgent(c.options.Version, id.suffix)
 	rt := id.shared
 	if fence != nil && c.options.Recorder != nil {
@@ -297,7 +297,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 }
 
 // newSet makes the clients that use config, each with its own bucket.
-func (c *Clients) newSet(config *rest.Config, fence Fence, factors LimitFactors) (*Set, error) {
+func (c *Clients) newSet(config *rest.Config, fence Fence, factors controller.LimitFactors) (*Set, error) {
 	own := func(b *bucket) *rest.Config {
 		config := rest.CopyConfig(config)
 		config.RateLimiter = b
