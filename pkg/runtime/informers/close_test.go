@@ -102,6 +102,8 @@ func TestCloseWaitsForHandlersAndEndsThem(t *testing.T) {
 	}
 }
 
+// TestCloseWhileAHandlerIsAdded does step by step what AddEventHandler does, with Close
+// in the middle.
 func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	h := newHarness(t, pods(3)...)
 	warm := h.open(ScopeOptions{Name: "warm"})
@@ -131,6 +133,8 @@ func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	}
 }
 
+// TestRemovedHandlerIsWaitedForToo pins that Close knows of calls of handlers that were
+// removed while they ran.
 func TestRemovedHandlerIsWaitedForToo(t *testing.T) {
 	h := newHarness(t, pods(1)...)
 	s := h.open(ScopeOptions{Name: "removed"})
