@@ -24,7 +24,8 @@ func TestReopeningLeaksNothingAndSendsNoRequest(t *testing.T) {
 	h := newHarness(t, pods(20)...)
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	cycle := func() {
-		s := h.NewScope(ScopeOptions{Name: "cycle", ResyncPeriod: time.Hour})
+		s := h.NewScope(ScopeOptions{Name: "cycle"})
+		s.SetResyncPeriod(time.Hour)
 		podInformer := s.Core().V1().Pods()
 		if err := podInformer.Informer().AddIndexers(cache.Indexers{"node": byNode}); err != nil {
 			t.Fatal(err)
@@ -250,10 +251,11 @@ func TestPanicInResyncMayCloseTheScope(t *testing.T) {
 	h := newHarness(t, pods(1)...)
 	closed := make(chan struct{})
 	var s *Scope
-	s = h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Minute, OnPanic: func(error) {
+	s = h.open(ScopeOptions{Name: "resync", OnPanic: func(error) {
 		s.Close()
 		close(closed)
 	}})
+	s.SetResyncPeriod(time.Minute)
 	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, _ any) { panic("boom") },
 	})

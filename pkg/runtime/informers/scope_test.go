@@ -21,7 +21,8 @@ import (
 
 func TestDryScopeWarmsWithoutHandlers(t *testing.T) {
 	h := newHarness(t, pods(4)...)
-	dry := h.open(ScopeOptions{Name: "standby", Dry: true, ResyncPeriod: time.Second})
+	dry := h.open(ScopeOptions{Name: "standby", Dry: true})
+	dry.SetResyncPeriod(time.Second)
 	informer := dry.Core().V1().Pods().Informer()
 	if err := informer.AddIndexers(cache.Indexers{"node": byNode}); err != nil {
 		t.Fatal(err)
