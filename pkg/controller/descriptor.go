@@ -60,7 +60,7 @@ type Descriptor struct {
 }
 
 // LimitFactors multiply the client-side rate limits of a controller that makes many
-// requests in bursts. Both default to 1 when zero.
+// requests in bursts. Zero means 1.
 type LimitFactors struct {
 	QPS   float32
 	Burst int

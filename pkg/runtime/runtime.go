@@ -144,16 +144,12 @@ func New(o Options) (*Runtime, error) {
 	})
 	r.credentials = connection.NewRotation(telemetry.NewOutcomes(r.registry, "credentials",
 		"changes of the credentials of the process", "change of the credentials of the process"))
-	metrics, err := election.NewMetrics(r.registry)
-	if err != nil {
-		return nil, err
-	}
 	r.builder = instance.NewBuilder(r.hub, r.pauses, r.breaker, r.journal, o.Clock)
 	r.leadership = leadership.New(leadership.Options{
 		Identity: identity,
 		Runner:   runner{r},
 		Events:   r.events,
-		Metrics:  metrics,
+		Metrics:  election.NewMetrics(r.registry),
 		Tasks:    r.tasks,
 		Clock:    o.Clock,
 	})

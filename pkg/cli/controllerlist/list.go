@@ -115,9 +115,9 @@ func (l *List) Text(out io.Writer, wide bool, colors terminal.Colors) error {
 	}
 	t := table.New(append(head, "DESCRIPTION")...)
 	for _, e := range l.Items {
-		row := []string{e.Name, dash(strings.Join(e.Aliases, ", ")), e.defaultText(), dash(e.gateText())}
+		row := []string{e.Name, cmp.Or(strings.Join(e.Aliases, ", "), "-"), e.defaultText(), cmp.Or(e.gateText(), "-")}
 		if wide {
-			row = append(row, dash(e.ServiceAccount))
+			row = append(row, cmp.Or(e.ServiceAccount, "-"))
 		}
 		if l.Live {
 			row = append(row, e.stateText())
@@ -159,13 +159,6 @@ func (e Entry) stateText() string {
 		return "-"
 	}
 	return status.State(*e.Status)
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // FirstSentence returns a text up to the end of its first sentence.

@@ -2,6 +2,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -124,13 +125,13 @@ func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.
 	for _, l := range leasesOf(s.Leadership) {
 		holder, since, problem := "(no leader election)", "", ""
 		if e := l.Election; e != nil {
-			holder, since, problem = orDash(e.Holder), age(e.Since, now), e.LastError
+			holder, since, problem = cmp.Or(e.Holder, "-"), age(e.Since, now), e.LastError
 		}
 		controllers := "all"
 		if len(s.Leadership.Leases) > 0 {
 			controllers = strconv.Itoa(len(l.Controllers))
 		}
-		t.Row(l.Lock, yes(l.Leading), strconv.FormatUint(l.Term, 10), holder, orDash(since), controllers, problem)
+		t.Row(l.Lock, yes(l.Leading), strconv.FormatUint(l.Term, 10), holder, cmp.Or(since, "-"), controllers, problem)
 		for _, name := range slices.Sorted(maps.Keys(l.Blocked)) {
 			notes = append(notes, plain.Text(fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name])))
 		}
@@ -246,13 +247,6 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // age is ago for a table, empty for a time that is not known.

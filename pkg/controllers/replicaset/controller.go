@@ -68,5 +68,5 @@ func newController(env controller.Env, cfg config) (*replicas.Engine[*appsv1.Rep
 		RequireFresh:     cfg.requireFresh,
 		OnStale:          m.staleSyncs.Skipped,
 		OnAgeRatio:       m.sortingDeletionAgeRatio.Observe,
-	})
+	}), nil
 }

@@ -54,5 +54,5 @@ func newController(env controller.Env, cfg config) (*replicas.Engine[*corev1.Rep
 		Queue:        "replicationmanager",
 		Workers:      cfg.concurrentSyncs,
 		DeletionCost: cfg.podDeletionCost,
-	})
+	}), nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -35,8 +34,6 @@ type Options struct {
 	// Base is how to reach the API server, see loadConfig. Its limits and user agent are
 	// ignored.
 	Base *rest.Config
-	// Version is part of the user agent. The zero Info means that of the binary.
-	Version apiversion.Info
 	// ServiceAccounts makes identities with a service account act as that account: with its
 	// first request a token is requested, and the account created if it does not exist.
 	// Without it they use the credentials of Base. Default false.
@@ -62,7 +59,7 @@ type Identity struct {
 	// ClientName ends the user agent if there is no service account. Default Name.
 	ClientName string
 	// Limits scale the limits of this identity.
-	Limits LimitFactors
+	Limits controller.LimitFactors
 	// Pauses are the namespaces in which nothing may be written. Nil means none.
 	Pauses *controller.Pauses
 	// Deletions are asked before each deletion. Nil means that none counts.
@@ -98,16 +95,13 @@ type Clients struct {
 	accounts  *accounts // nil without ServiceAccounts
 
 	mu     sync.Mutex
-	access *Access // what connections are made with now; nil before the first Renew
+	access *Access // what connections are made with now
 }
 
 // New prepares connections to the API server. It sends no request.
 func New(o Options) (*Clients, error) {
 	if o.Base == nil {
 		return nil, errNoAccess
-	}
-	if o.Version == (apiversion.Info{}) {
-		o.Version = version.Get()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -138,7 +132,7 @@ func (c *Clients) prepareServiceAccounts() error {
 	if c.anonymous, err = newLink(rest.AnonymousClientConfig(c.options.Base), nil); err != nil {
 		return err
 	}
-	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, LimitFactors{})
+	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, controller.LimitFactors{})
 	core, err := kubernetes.NewForConfigAndClient(bootstrap, &http.Client{Transport: bootstrap.Transport, Timeout: bootstrapTimeout})
 	if err != nil {
 		return fmt.Errorf("creating the client for service accounts: %w", err)
@@ -261,8 +255,8 @@ func (c *Clients) credentials(id Identity) credentials {
 
 // config builds the transport of a Set: user agent, answers, token, guard, fence, and the shared
 // transport. The fence is checked last: getting a token can take a while.
-func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
-	base, userAgent := c.options.Base, userAgent(c.options.Version, id.suffix)
+func (c *Clients) config(id credentials, fence Fence, factors controller.LimitFactors) *rest.Config {
+	base, userAgent := c.options.Base, userAgent(version.Get(), id.suffix)
 	rt := id.shared
 	if fence != nil && c.options.Recorder != nil {
 		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, layer: layer{rt}, base: c.path}
@@ -297,7 +291,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 }
 
 // newSet makes the clients that use config, each with its own bucket.
-func (c *Clients) newSet(config *rest.Config, fence Fence, factors LimitFactors) (*Set, error) {
+func (c *Clients) newSet(config *rest.Config, fence Fence, factors controller.LimitFactors) (*Set, error) {
 	own := func(b *bucket) *rest.Config {
 		config := rest.CopyConfig(config)
 		config.RateLimiter = b

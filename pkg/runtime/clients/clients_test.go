@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/metrics"
+	binary "k8s.io/component-base/version"
 
 	"kcmd.dev/test/await"
 )
@@ -41,7 +42,7 @@ func TestUserAgent(t *testing.T) {
 
 // Pins MGR-3b, MGR-43 and WL-3.
 func TestRequestsSayWhoTheyAreFrom(t *testing.T) {
-	const prefix = "kube-controller-manager/v1.36.3 ("
+	prefix := strings.TrimSuffix(userAgent(binary.Get(), ""), "/")
 	s := newServer(t)
 	for _, tc := range []struct {
 		id     Identity

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/client-go/util/flowcontrol"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // Discovery makes many requests at once and rarely: its limit, if there are limits, is
@@ -13,12 +15,6 @@ const (
 	discoveryQPS   = 20
 	discoveryBurst = 200
 )
-
-// LimitFactors multiply the limits for an identity. Zero means 1.
-type LimitFactors struct {
-	QPS   float32
-	Burst int
-}
 
 // limits are the limits that all buckets of all Sets follow.
 type limits struct {
@@ -71,7 +67,7 @@ type bucket struct {
 var _ flowcontrol.RateLimiter = &bucket{}
 
 // newBucket returns the bucket of a client whose limits are multiplied.
-func (l *limits) newBucket(f LimitFactors) *bucket {
+func (l *limits) newBucket(f controller.LimitFactors) *bucket {
 	return &bucket{limits: l, scale: func(qps float32, burst int) (float32, int) {
 		if f.QPS > 0 {
 			qps *= f.QPS

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // Pins MGR-168 and WL-106.
 func TestNoLimitByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLimits(0, 0).newBucket(LimitFactors{QPS: 2})
+		b := newLimits(0, 0).newBucket(controller.LimitFactors{QPS: 2})
 		start := time.Now()
 		for range 10000 {
 			if err := b.Wait(t.Context()); err != nil {
@@ -40,7 +42,7 @@ func spend(t *testing.T, b *bucket, n int) time.Duration {
 func TestLimitsScaleAndChangeLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimits(10, 5)
-		plain, scaled, discovery := l.newBucket(LimitFactors{}), l.newBucket(LimitFactors{QPS: 2, Burst: 3}), l.newDiscoveryBucket()
+		plain, scaled, discovery := l.newBucket(controller.LimitFactors{}), l.newBucket(controller.LimitFactors{QPS: 2, Burst: 3}), l.newDiscoveryBucket()
 		for name, tc := range map[string]struct {
 			b     *bucket
 			burst int
@@ -73,7 +75,7 @@ func TestWaitingRequestsFollowANewLimit(t *testing.T) {
 			took time.Duration
 		}{"lifted": {0, 0}, "raised": {1, 9 * time.Second}} {
 			l := newLimits(0.001, 1)
-			b := l.newBucket(LimitFactors{})
+			b := l.newBucket(controller.LimitFactors{})
 			b.Accept()
 			done := make(chan error)
 			for range 10 {
@@ -96,7 +98,7 @@ func TestWaitingRequestsFollowANewLimit(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newLimits(0.001, 1).newBucket(LimitFactors{})
+		b := newLimits(0.001, 1).newBucket(controller.LimitFactors{})
 		if !b.TryAccept() || b.TryAccept() {
 			t.Fatal("a bucket of one token gives another number of them")
 		}
@@ -124,7 +126,7 @@ func TestEachClientHasItsOwnBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.For(Identity{Name: "b", Limits: LimitFactors{QPS: 2}}, nil)
+	b, err := c.For(Identity{Name: "b", Limits: controller.LimitFactors{QPS: 2}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func newRotating(t *testing.T) *rotating {
 	t.Cleanup(r.Close)
 	first := r.access("a", "first")
 	var err error
-	if r.clients, err = New(Options{Base: first.Config, Version: testVersion}); err != nil {
+	if r.clients, err = New(Options{Base: first.Config}); err != nil {
 		t.Fatal(err)
 	}
 	r.clients.access = first

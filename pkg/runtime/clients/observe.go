@@ -121,13 +121,8 @@ func writeOf(method, path string) (w Write, ok bool) {
 	if w.Verb = verbOf(method); w.Verb == "" {
 		return w, false
 	}
-	for _, group := range reviews {
-		if strings.HasPrefix(path, group) {
-			return w, false
-		}
-	}
 	rest, ok := w.enterGroup(path)
-	if !ok {
+	if !ok || isReview(path) {
 		return w, false
 	}
 	resource, rest := part(rest)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
@@ -195,6 +197,7 @@ func TestAnObserverIsToldOfWritesWithoutAResponse(t *testing.T) {
 
 // The parts of paths are those that the API server finds.
 func TestWriteOfFindsWhatTheAPIServerFinds(t *testing.T) {
+	requestInfos := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	for _, path := range []string{
 		"/api/v1/namespaces", "/api/v1/namespaces/a", "/api/v1/namespaces/a/status", "/api/v1/namespaces/a/finalize", "/api/v1/namespaces/a/pods",
 		"/api/v1/namespaces/a/pods/b", "/api/v1/namespaces/a/pods/b/eviction", "/api/v1/nodes", "/api/v1/nodes/n", "/api/v1/nodes/n/status",

@@ -12,7 +12,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 )
 
@@ -38,10 +37,11 @@ type recordingTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resource, collection, recorded := recordedResource(req, t.base)
-	if !recorded {
+	w, ok := writeOf(req.Method, strings.TrimPrefix(req.URL.Path, t.base))
+	if !ok || unrecorded.Has(w.Resource) || isDryRun(req) {
 		return t.next.RoundTrip(req)
 	}
+	resource, collection := w.Resource, w.Verb == verbDeleteCollection
 	sent, began := sentVersion(req), t.clock.Now()
 	resp, err := t.next.RoundTrip(req)
 	switch {
@@ -82,36 +82,13 @@ func sentVersion(req *http.Request) string {
 	return head{body: buffer[:n], protobuf: bytes.HasPrefix(buffer[:n], protobufPrefix)}.version()
 }
 
-// unrecorded are resources that no controller reads from a cache, or whose creation stores
-// nothing. They explain themselves, so the journal does without them.
+// unrecorded are resources that no controller reads from a cache. They explain themselves, so the journal does without
+// them.
 var unrecorded = sets.New(
 	schema.GroupResource{Resource: "events"},
 	schema.GroupResource{Group: eventsv1.GroupName, Resource: "events"},
 	schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"},
 )
-
-var requestInfos = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
-// recordedResource is the resource that a request may change, if it is one to record, and whether it deletes a
-// collection.
-func recordedResource(req *http.Request, base string) (resource schema.GroupResource, collection, recorded bool) {
-	switch req.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-	default:
-		return schema.GroupResource{}, false, false
-	}
-	if isDryRun(req) {
-		return schema.GroupResource{}, false, false
-	}
-	url := *req.URL
-	url.Path = strings.TrimPrefix(url.Path, base)
-	info, err := requestInfos.NewRequestInfo(&http.Request{Method: req.Method, URL: &url})
-	if err != nil || !info.IsResourceRequest || info.Subresource == "token" {
-		return schema.GroupResource{}, false, false
-	}
-	resource = schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-	return resource, info.Verb == verbDeleteCollection, !unrecorded.Has(resource)
-}
 
 // headSize is how much of an answer is kept to find the resource version in: it comes after
 // names, of which the longest have 253 bytes.

@@ -208,7 +208,7 @@ func TestFirstListsOfCachesAreConsistentReads(t *testing.T) {
 				asked <- r.URL.RawQuery
 				answer(w, http.StatusOK, false, &corev1.PodList{})
 			})
-			all, err := New(Options{Base: s.config(), Version: testVersion})
+			all, err := New(Options{Base: s.config()})
 			if err != nil {
 				t.Fatal(err)
 			}

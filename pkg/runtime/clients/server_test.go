@@ -11,11 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 )
-
-var testVersion = version.Info{GitVersion: "v1.36.3-rc.1+abc", GitCommit: "0123456789abcdef"}
 
 // request is what the server saw.
 type request struct {
@@ -105,7 +102,7 @@ func (s *server) config() *rest.Config {
 
 func (s *server) clients(change func(*Options)) *Clients {
 	s.t.Helper()
-	o := Options{Base: s.config(), Version: testVersion, ForbiddenManager: "kcmd.dev/shrunk"}
+	o := Options{Base: s.config(), ForbiddenManager: "kcmd.dev/shrunk"}
 	if change != nil {
 		change(&o)
 	}

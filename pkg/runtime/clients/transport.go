@@ -63,8 +63,10 @@ func ended(req *http.Request, cause error) error {
 	return fmt.Errorf("%s %s: nobody waits for the answer: %w", req.Method, req.URL.Path, cause)
 }
 
-// reviews are the API groups whose resources are questions: creating one stores nothing.
-var reviews = [...]string{"/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"}
+// isReview reports whether a path is in an API group whose resources are questions: creating one stores nothing.
+func isReview(path string) bool {
+	return strings.HasPrefix(path, "/apis/authentication.k8s.io/") || strings.HasPrefix(path, "/apis/authorization.k8s.io/")
+}
 
 // isWrite reports whether a request may change something. base is the path before /api and /apis.
 func isWrite(req *http.Request, base string) bool {
@@ -72,12 +74,7 @@ func isWrite(req *http.Request, base string) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
 		return false
 	case http.MethodPost:
-		path := strings.TrimPrefix(req.URL.Path, base)
-		for _, group := range reviews {
-			if strings.HasPrefix(path, group) {
-				return false
-			}
-		}
+		return !isReview(strings.TrimPrefix(req.URL.Path, base))
 	}
 	return true
 }

@@ -229,10 +229,10 @@ func (c *Connection) within(limit time.Duration, what string, end func()) {
 // to replace a lock by another one.
 const coldGrace = 5 * time.Second
 
-// CacheGrace returns how long caches outlive their last user; 0 means the default.
+// CacheGrace returns how long caches outlive their last user.
 func CacheGrace(c v1beta1.LeaderElection) time.Duration {
 	if c.Standby == v1beta1.StandbyCold {
 		return coldGrace
 	}
-	return 0
+	return informers.DefaultGracePeriod
 }

@@ -18,9 +18,10 @@ import (
 )
 
 // Coordination lets the API server choose the holder of the lease, from the LeaseCandidates
-// that name it (KEP-4355, feature gate CoordinatedLeaderElection, API
-// coordination.k8s.io/v1beta1). The Elector then keeps the LeaseCandidate of this process,
-// named like Options.Identity: no two leases of a namespace can have the same Identity.
+// that name it, by the oldest emulation version (KEP-4355, feature gate
+// CoordinatedLeaderElection, API coordination.k8s.io/v1beta1). The Elector then keeps the
+// LeaseCandidate of this process, named like Options.Identity: no two leases of a namespace
+// can have the same Identity.
 type Coordination struct {
 	// Client accesses LeaseCandidates; it may list and watch. Required.
 	Client kubernetes.Interface
@@ -29,17 +30,12 @@ type Coordination struct {
 	// what it emulates, such as one built without a version, counts as what it emulates.
 	// Required.
 	BinaryVersion, EmulationVersion string
-	// Strategy is how to choose. Default: OldestEmulationVersion.
-	Strategy coordinationv1.CoordinatedLeaseStrategy
 }
 
 // complete checks the options, and returns them as they are sent to the API server.
 func (c Coordination) complete() (*Coordination, error) {
 	if c.Client == nil {
 		return nil, errors.New("coordinated leader election: Client is required")
-	}
-	if c.Strategy == "" {
-		c.Strategy = coordinationv1.OldestEmulationVersion
 	}
 	binary, err := version.Parse(c.BinaryVersion)
 	if err != nil {
@@ -132,7 +128,7 @@ func (e *Elector) stand(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Lease candidate is not ready", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		e.sleep(ctx)
 	}
-	candidate, informers, err := leaderelection.NewCandidate(c.Client, o.Namespace, o.Identity, o.Name, c.BinaryVersion, c.EmulationVersion, c.Strategy)
+	candidate, informers, err := leaderelection.NewCandidate(c.Client, o.Namespace, o.Identity, o.Name, c.BinaryVersion, c.EmulationVersion, coordinationv1.OldestEmulationVersion)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Creating the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		return
@@ -164,7 +160,7 @@ func (e *Elector) candidateSpec() v1beta1.LeaseCandidateSpec {
 		RenewTime:        &metav1.MicroTime{Time: e.opts.Clock.Now()},
 		BinaryVersion:    c.BinaryVersion,
 		EmulationVersion: c.EmulationVersion,
-		Strategy:         c.Strategy,
+		Strategy:         coordinationv1.OldestEmulationVersion,
 	}
 }
 

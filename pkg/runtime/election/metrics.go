@@ -1,11 +1,9 @@
 package election
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // Metrics receives what an Elector does. lease is the name of the Lease.
@@ -18,45 +16,23 @@ type Metrics interface {
 	SlowPath(lease string)
 }
 
-// Registry is the part of a metrics registry that NewMetrics needs, for instance
-// legacyregistry's.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
-
-// NewMetrics registers client-go's metrics of leader election,
-// leader_election_master_status and leader_election_slowpath_total. If they are registered
-// already, by component-base or an earlier call, those are used.
-func NewMetrics(r Registry) (Metrics, error) {
-	leading, err := registered(r, metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name:           "leader_election_master_status",
-		StabilityLevel: metrics.ALPHA,
-		Help:           "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
-	}, []string{"name"}))
-	if err != nil {
-		return nil, fmt.Errorf("registering leader_election_master_status: %w", err)
+// NewMetrics registers client-go's metrics of leader election: leader_election_master_status and
+// leader_election_slowpath_total.
+func NewMetrics(r telemetry.Registerer) Metrics {
+	m := &prometheusMetrics{
+		leading: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "leader_election_master_status",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+		}, []string{"name"}),
+		slowPath: metrics.NewCounterVec(&metrics.CounterOpts{
+			Name:           "leader_election_slowpath_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+		}, []string{"name"}),
 	}
-	slowPath, err := registered(r, metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "leader_election_slowpath_total",
-		StabilityLevel: metrics.ALPHA,
-		Help:           "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
-	}, []string{"name"}))
-	if err != nil {
-		return nil, fmt.Errorf("registering leader_election_slowpath_total: %w", err)
-	}
-	return &prometheusMetrics{leading: leading, slowPath: slowPath}, nil
-}
-
-// registered registers a metric, or finds the one that was registered before.
-func registered[M metrics.Registerable](r Registry, m M) (M, error) {
-	err := r.Register(m)
-	var twice prometheus.AlreadyRegisteredError
-	if errors.As(err, &twice) {
-		if existing, ok := twice.ExistingCollector.(M); ok {
-			return existing, nil
-		}
-	}
-	return m, err
+	r.MustRegister(m.leading, m.slowPath)
+	return m
 }
 
 type prometheusMetrics struct {

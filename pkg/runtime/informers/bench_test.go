@@ -73,7 +73,8 @@ func BenchmarkScopeOpenClose(b *testing.B) {
 			shared, get, lists := warmPods(b, 50000)
 			b.ReportAllocs()
 			for b.Loop() {
-				s := shared.NewScope(ScopeOptions{Name: "bench", ResyncPeriod: 12 * time.Hour})
+				s := shared.NewScope(ScopeOptions{Name: "bench"})
+				s.SetResyncPeriod(12 * time.Hour)
 				var shown atomic.Int64
 				for range handlers {
 					if _, err := get(s).AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { shown.Add(1) }}); err != nil {

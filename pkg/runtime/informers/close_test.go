@@ -24,7 +24,8 @@ func TestReopeningLeaksNothingAndSendsNoRequest(t *testing.T) {
 	h := newHarness(t, pods(20)...)
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	cycle := func() {
-		s := h.NewScope(ScopeOptions{Name: "cycle", ResyncPeriod: time.Hour})
+		s := h.NewScope(ScopeOptions{Name: "cycle"})
+		s.SetResyncPeriod(time.Hour)
 		podInformer := s.Core().V1().Pods()
 		if err := podInformer.Informer().AddIndexers(cache.Indexers{"node": byNode}); err != nil {
 			t.Fatal(err)
@@ -102,6 +103,8 @@ func TestCloseWaitsForHandlersAndEndsThem(t *testing.T) {
 	}
 }
 
+// TestCloseWhileAHandlerIsAdded does step by step what AddEventHandler does, with Close
+// in the middle.
 func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	h := newHarness(t, pods(3)...)
 	warm := h.open(ScopeOptions{Name: "warm"})
@@ -131,6 +134,8 @@ func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	}
 }
 
+// TestRemovedHandlerIsWaitedForToo pins that Close knows of calls of handlers that were
+// removed while they ran.
 func TestRemovedHandlerIsWaitedForToo(t *testing.T) {
 	h := newHarness(t, pods(1)...)
 	s := h.open(ScopeOptions{Name: "removed"})
@@ -246,10 +251,11 @@ func TestPanicInResyncMayCloseTheScope(t *testing.T) {
 	h := newHarness(t, pods(1)...)
 	closed := make(chan struct{})
 	var s *Scope
-	s = h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Minute, OnPanic: func(error) {
+	s = h.open(ScopeOptions{Name: "resync", OnPanic: func(error) {
 		s.Close()
 		close(closed)
 	}})
+	s.SetResyncPeriod(time.Minute)
 	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, _ any) { panic("boom") },
 	})

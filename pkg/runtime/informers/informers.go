@@ -34,9 +34,6 @@ type Options struct {
 	// Transforms are applied to typed objects before they are stored. Kinds that are not
 	// listed lose their managedFields. Nil means defaultTransforms.
 	Transforms Transforms
-	// GracePeriod is how long an informer keeps running without a reference. Zero means
-	// DefaultGracePeriod.
-	GracePeriod time.Duration
 	// Clock drives the grace period and resyncs. Nil means the real one.
 	Clock clock.Clock
 	// Name is the value of the label "name" in the informer_* metrics. It must be unique
@@ -78,7 +75,7 @@ func New(o Options) *Informers {
 		whole:      o.Whole,
 		failed:     o.Failed,
 		transforms: o.Transforms,
-		grace:      o.GracePeriod,
+		grace:      DefaultGracePeriod,
 		clock:      o.Clock,
 		names:      newMetricNames(o.Name),
 		released:   make(chan struct{}, 1),
@@ -90,9 +87,6 @@ func New(o Options) *Informers {
 	}
 	if i.transforms == nil {
 		i.transforms = defaultTransforms()
-	}
-	if i.grace == 0 {
-		i.grace = DefaultGracePeriod
 	}
 	if i.clock == nil {
 		i.clock = clock.RealClock{}

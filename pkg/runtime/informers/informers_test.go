@@ -170,7 +170,8 @@ func storedPod(t *testing.T, informer cache.SharedIndexInformer) weak.Pointer[co
 func TestShutdownEndsEverything(t *testing.T) {
 	// That no goroutine is left is checked by TestMain.
 	h := newHarness(t, pods(3)...)
-	s := h.open(ScopeOptions{Name: "open at shutdown", ResyncPeriod: time.Minute})
+	s := h.open(ScopeOptions{Name: "open at shutdown"})
+	s.SetResyncPeriod(time.Minute)
 	informer := s.Core().V1().Pods().Informer()
 	addHandler(t, informer, newRecorder())
 	startAndSync(t, s)

@@ -55,7 +55,8 @@ func TestEverythingAtOnce(t *testing.T) {
 
 // churn opens a scope, uses it, and closes it at some point of what it began.
 func churn(t *testing.T, h *harness, random *rand.Rand) {
-	s := h.NewScope(ScopeOptions{Name: "churn", ResyncPeriod: time.Second})
+	s := h.NewScope(ScopeOptions{Name: "churn"})
+	s.SetResyncPeriod(time.Second)
 	closed := &atomic.Bool{}
 	guard := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) {

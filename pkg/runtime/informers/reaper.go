@@ -6,13 +6,10 @@ import (
 )
 
 // SetGracePeriod changes how long informers outlive their last user, including those that are
-// already idle. Zero means DefaultGracePeriod.
+// already idle.
 func (i *Informers) SetGracePeriod(d time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if d == 0 {
-		d = DefaultGracePeriod
-	}
 	i.grace = d
 	i.wakeReaper()
 }

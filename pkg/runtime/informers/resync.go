@@ -9,8 +9,8 @@ import (
 // minResyncPeriod is what shorter periods are raised to, as in client-go.
 const minResyncPeriod = time.Second
 
-// SetResyncPeriod changes the period of the handlers that follow the scope; zero means no
-// resync. It counts from a handler's last resync, so a shorter period can make one due
+// SetResyncPeriod changes the period of the handlers that follow the scope, those that ask for
+// none of their own; zero, the default, means no resync. It counts from a handler's last resync, so a shorter period can make one due
 // immediately.
 func (s *Scope) SetResyncPeriod(period time.Duration) {
 	s.mu.Lock()

@@ -12,7 +12,8 @@ import (
 // Pins MGR-171 and WL-2.
 func TestResyncFollowsTheScope(t *testing.T) {
 	h := newHarness(t, pods(4)...)
-	s := h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Hour})
+	s := h.open(ScopeOptions{Name: "resync"})
+	s.SetResyncPeriod(time.Hour)
 	informer := s.Core().V1().Pods().Informer()
 	follows, never, own := newRecorder(), newRecorder(), newRecorder()
 	addHandler(t, informer, follows)
@@ -61,7 +62,8 @@ func TestResyncFollowsTheScope(t *testing.T) {
 func TestALaterScopeHasItsOwnResyncPeriod(t *testing.T) {
 	h := newHarness(t, pods(2)...)
 	open := func(name string, period time.Duration) (*Scope, *recorder) {
-		s, seen := h.open(ScopeOptions{Name: name, ResyncPeriod: period}), newRecorder()
+		s, seen := h.open(ScopeOptions{Name: name}), newRecorder()
+		s.SetResyncPeriod(period)
 		addHandler(t, s.Core().V1().Pods().Informer(), seen)
 		startAndSync(t, s)
 		return s, seen
@@ -109,7 +111,8 @@ func TestResyncGoroutineExistsOnlyWhileNeeded(t *testing.T) {
 
 func TestResyncAndNotificationsDoNotOverlap(t *testing.T) {
 	h := newHarness(t, pods(50)...)
-	s := h.open(ScopeOptions{Name: "overlap", ResyncPeriod: time.Second})
+	s := h.open(ScopeOptions{Name: "overlap"})
+	s.SetResyncPeriod(time.Second)
 	var running, resyncs atomic.Int32
 	check := func() {
 		if running.Add(1) != 1 {

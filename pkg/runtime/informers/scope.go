@@ -31,9 +31,6 @@ var ErrClosed = errors.New("the scope is closed")
 type ScopeOptions struct {
 	// Name is shown in status and errors; the name of the controller.
 	Name string
-	// ResyncPeriod is the period of handlers that ask for none of their own. Zero means
-	// no resync. See SetResyncPeriod.
-	ResyncPeriod time.Duration
 	// OnPanic is called, once and on a goroutine of its own, with a *panicError when a
 	// handler panicked. It may call Close. Nil means that the panic is logged.
 	OnPanic func(error)
@@ -124,7 +121,6 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		held:      map[key]*informer{},
 		released:  make(chan struct{}),
 		handlers:  map[*handler]struct{}{},
-		period:    o.ResyncPeriod,
 	}
 	if o.Barrier != nil {
 		s.barriers = append(s.barriers, o.Barrier)

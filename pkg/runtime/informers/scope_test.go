@@ -19,13 +19,10 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// TestCloseWhileAHandlerIsAdded does step by step what AddEventHandler does, with Close
-// in the middle.
-// TestRemovedHandlerIsWaitedForToo pins that Close knows of calls of handlers that were
-// removed while they ran.
 func TestDryScopeWarmsWithoutHandlers(t *testing.T) {
 	h := newHarness(t, pods(4)...)
-	dry := h.open(ScopeOptions{Name: "standby", Dry: true, ResyncPeriod: time.Second})
+	dry := h.open(ScopeOptions{Name: "standby", Dry: true})
+	dry.SetResyncPeriod(time.Second)
 	informer := dry.Core().V1().Pods().Informer()
 	if err := informer.AddIndexers(cache.Indexers{"node": byNode}); err != nil {
 		t.Fatal(err)

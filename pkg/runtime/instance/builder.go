@@ -254,7 +254,7 @@ func identity(d controller.Descriptor, pauses *controller.Pauses) clients.Identi
 		Name:           d.Name,
 		ServiceAccount: d.ServiceAccount,
 		ClientName:     d.ClientName,
-		Limits:         clients.LimitFactors{QPS: d.Limits.QPS, Burst: d.Limits.Burst},
+		Limits:         d.Limits,
 		Pauses:         pauses,
 	}
 }

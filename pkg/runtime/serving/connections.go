@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,13 +156,7 @@ func (s *connections) forgetLocked(c *conn) {
 }
 
 func (s *connections) removeStrangerLocked(c *conn) {
-	all := s.strangers[c.address]
-	for i, other := range all {
-		if other == c {
-			all = append(all[:i:i], all[i+1:]...)
-			break
-		}
-	}
+	all := slices.DeleteFunc(s.strangers[c.address], func(other *conn) bool { return other == c })
 	if len(all) == 0 {
 		delete(s.strangers, c.address)
 		return

@@ -2,8 +2,10 @@ package source
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -68,28 +70,12 @@ func follow(path string) (trail, error) {
 
 func (t *trail) add(dir, name string) {
 	t.names[name] = struct{}{}
-	for _, d := range t.watch {
-		if d == dir {
-			return
-		}
+	if !slices.Contains(t.watch, dir) {
+		t.watch = append(t.watch, dir)
 	}
-	t.watch = append(t.watch, dir)
 }
 
 // equal reports whether two walks went the same way.
 func (t trail) equal(o trail) bool {
-	if len(t.watch) != len(o.watch) || len(t.names) != len(o.names) {
-		return false
-	}
-	for i := range t.watch {
-		if t.watch[i] != o.watch[i] {
-			return false
-		}
-	}
-	for n := range t.names {
-		if _, ok := o.names[n]; !ok {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(t.watch, o.watch) && maps.Equal(t.names, o.names)
 }

@@ -42,10 +42,7 @@ func addElection(row *statuspage.Lease, e *election.Status, now time.Time) {
 		row.Holder = "no leader election"
 		return
 	}
-	row.Holder, row.Transitions, row.Error = e.Holder, e.Transitions, e.LastError
-	if row.Holder == "" {
-		row.Holder = "nobody"
-	}
+	row.Holder, row.Transitions, row.Error = cmp.Or(e.Holder, "nobody"), e.Transitions, e.LastError
 	if !e.Renewed.IsZero() {
 		row.Renewed = ago(now, e.Renewed) + " ago"
 	}

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"time"
 
 	"kcmd.dev/pkg/controller"
@@ -77,10 +78,7 @@ func (u *unit) snapshot() Status {
 	u.mu.Lock()
 	s := u.status
 	s.Pending = u.pending
-	s.Restarts = make(map[string]uint64, len(u.status.Restarts))
-	for cause, n := range u.status.Restarts {
-		s.Restarts[cause] = n
-	}
+	s.Restarts = maps.Clone(u.status.Restarts)
 	current := u.current
 	u.mu.Unlock()
 	if current != nil {

@@ -78,18 +78,10 @@ type Supervisor struct {
 // New makes a supervisor of the controllers described. They are all disabled until the
 // first Synchronize. ctx carries the logger; it does not stop the supervisor, Shutdown does.
 func New(ctx context.Context, o Options, descriptors []controller.Descriptor) *Supervisor {
-	if o.BackoffMin == 0 {
-		o.BackoffMin = time.Second
-	}
-	if o.BackoffMax == 0 {
-		o.BackoffMax = 5 * time.Minute
-	}
-	if o.StuckAfter == 0 {
-		o.StuckAfter = DefaultStuckAfter
-	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = 5 * time.Second
-	}
+	o.BackoffMin = cmp.Or(o.BackoffMin, time.Second)
+	o.BackoffMax = cmp.Or(o.BackoffMax, 5*time.Minute)
+	o.StuckAfter = cmp.Or(o.StuckAfter, DefaultStuckAfter)
+	o.CheckEvery = cmp.Or(o.CheckEvery, 5*time.Second)
 	s := &Supervisor{options: o, units: map[string]*unit{}}
 	for _, d := range descriptors {
 		logger := klog.LoggerWithName(klog.FromContext(ctx), d.Name)

@@ -1,3 +1,13 @@
+// Package telemetry holds the metrics of the process itself, and the registries that
+// the metrics of controllers come and go with.
+//
+//  1. The metrics of the process, and those of each controller instance, live in a Registry of
+//     their own, which is attached to the Hub while the process, or the instance, runs. When it
+//     is detached, all of its series are gone.
+//  2. What libraries register for the program, in component-base's global registry, is gathered too.
+//  3. What is exposed can be changed at any time: the options of component-base apply when
+//     metrics are read, not when they are recorded.
+//  4. Names follow those of kube-apiserver's reloaded configuration files.
 package telemetry
 
 import (
@@ -18,9 +28,8 @@ type Registerer interface {
 	MustRegister(...metrics.Registerable)
 }
 
-// Hub gathers the metrics of the process: those of the global registry, which live as
-// long as the process, and those of the registries that are attached at the moment. What
-// is exposed of them can be changed.
+// Hub gathers the metrics of the global registry, and of the registries that are attached at
+// the moment. What is exposed of them can be changed.
 type Hub struct {
 	version semver.Version
 
@@ -87,8 +96,8 @@ func (h *Hub) Gather() ([]*dto.MetricFamily, error) {
 	return exposition.apply(families, h.version), err
 }
 
-// Registry holds the metrics of one controller instance. Unlike a component-base KubeRegistry
-// it is garbage-collected once it is unused.
+// Registry holds the metrics of the process or of one controller instance. Unlike a component-base
+// KubeRegistry it is garbage-collected once it is unused.
 type Registry struct {
 	version    semver.Version
 	prometheus *prometheus.Registry
@@ -144,14 +153,6 @@ func (r *Registry) MustRegister(all ...metrics.Registerable) {
 			r.prometheus.MustRegister(m)
 		}
 	}
-}
-
-// Register adds a metric.
-func (r *Registry) Register(m metrics.Registerable) error {
-	if !r.create(m) {
-		return nil
-	}
-	return r.prometheus.Register(m)
 }
 
 // CustomMustRegister adds collectors, under the same rule. One that panics while it

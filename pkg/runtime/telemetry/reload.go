@@ -1,13 +1,3 @@
-// Package telemetry holds the metrics of the process itself, and the registries that
-// the metrics of controllers come and go with.
-//
-//  1. Metrics of the process live in component-base's global registry.
-//  2. Metrics of a controller instance live in a Registry of their own, which is
-//     attached to the Hub while the instance runs. When it is detached, all of its
-//     series are gone.
-//  3. What is exposed can be changed at any time: the options of component-base apply when
-//     metrics are read, not when they are recorded.
-//  4. Names follow those of kube-apiserver's reloaded configuration files.
 package telemetry
 
 import (

@@ -29,21 +29,23 @@ func Ensure(informer cache.SharedIndexInformer, name string, keys cache.IndexFun
 	_ = informer.AddIndexers(cache.Indexers{name: keys}) // see rule 4
 }
 
-// Append appends the cached objects that an index has under a key.
-func Append[T any](to []T, indexer cache.Indexer, name, key string) ([]T, error) {
-	objects, err := indexer.ByIndex(name, key)
-	if err != nil {
-		return nil, fmt.Errorf("looking up %q in index %q: %w", key, name, err)
-	}
-	if to == nil {
-		to = make([]T, 0, len(objects))
-	}
-	for _, obj := range objects {
-		typed, ok := obj.(T)
-		if !ok {
-			return nil, fmt.Errorf("looking up %q in index %q: found a %T", key, name, obj)
+// Append appends the cached objects that an index has under each of the keys.
+func Append[T any](to []T, indexer cache.Indexer, name string, keys ...string) ([]T, error) {
+	for _, key := range keys {
+		objects, err := indexer.ByIndex(name, key)
+		if err != nil {
+			return nil, fmt.Errorf("looking up %q in index %q: %w", key, name, err)
 		}
-		to = append(to, typed)
+		if to == nil {
+			to = make([]T, 0, len(objects))
+		}
+		for _, obj := range objects {
+			typed, ok := obj.(T)
+			if !ok {
+				return nil, fmt.Errorf("looking up %q in index %q: found a %T", key, name, obj)
+			}
+			to = append(to, typed)
+		}
 	}
 	return to, nil
 }

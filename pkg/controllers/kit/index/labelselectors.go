@@ -29,14 +29,7 @@ func NewByLabelSelector[T metav1.Object](
 // Candidates returns, in no particular order, a superset of the objects of a namespace that
 // select these labels. The caller matches the whole selector.
 func (b ByLabelSelector[T]) Candidates(namespace string, selected labels.Set) ([]T, error) {
-	var candidates []T
-	var err error
-	for _, key := range append(labelKeys(namespace, selected), namespace) {
-		if candidates, err = Append(candidates, b.indexer, b.name, key); err != nil {
-			return nil, err
-		}
-	}
-	return candidates, nil
+	return Append[T](nil, b.indexer, b.name, append(labelKeys(namespace, selected), namespace)...)
 }
 
 // ByLabelSelector returns the pods of a namespace that matches, the parsed form of
@@ -51,12 +44,9 @@ func (p SelectedPods) ByLabelSelector(
 	if len(keys) == 0 {
 		name, keys = cache.NamespaceIndex, []string{namespace}
 	}
-	var candidates []*corev1.Pod
-	var err error
-	for _, key := range keys {
-		if candidates, err = Append(candidates, p.indexer, name, key); err != nil {
-			return nil, err
-		}
+	candidates, err := Append[*corev1.Pod](nil, p.indexer, name, keys...)
+	if err != nil {
+		return nil, err
 	}
 	return slices.DeleteFunc(candidates, func(pod *corev1.Pod) bool {
 		return !matches.Matches(labels.Set(pod.Labels))

@@ -36,12 +36,9 @@ func NewServices(informer cache.SharedIndexInformer) Services {
 // Selecting returns the Services of a namespace that select a pod with these labels. Its cost
 // is proportional to the number of Services whose anchor the pod has.
 func (s Services) Selecting(namespace string, pod labels.Set) ([]*corev1.Service, error) {
-	var candidates []*corev1.Service
-	var err error
-	for _, key := range append(labelKeys(namespace, pod), namespace) {
-		if candidates, err = Append(candidates, s.indexer, servicesBySelector, key); err != nil {
-			return nil, err
-		}
+	candidates, err := Append[*corev1.Service](nil, s.indexer, servicesBySelector, append(labelKeys(namespace, pod), namespace)...)
+	if err != nil {
+		return nil, err
 	}
 	return slices.DeleteFunc(candidates, func(service *corev1.Service) bool {
 		return !labels.ValidatedSetSelector(service.Spec.Selector).Matches(pod)

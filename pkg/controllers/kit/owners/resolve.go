@@ -2,6 +2,7 @@ package owners
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Resolve returns the owner that a controller reference refers to, and false if the reference
@@ -27,12 +28,5 @@ func SameController(a, b metav1.Object) bool {
 		return was == is
 	}
 	return was.UID == is.UID && was.Kind == is.Kind && was.Name == is.Name && was.APIVersion == is.APIVersion &&
-		sameBool(was.BlockOwnerDeletion, is.BlockOwnerDeletion)
-}
-
-func sameBool(a, b *bool) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
+		ptr.Equal(was.BlockOwnerDeletion, is.BlockOwnerDeletion)
 }

@@ -50,7 +50,7 @@ type Engine[T pods.Owner] struct {
 }
 
 // New returns an Engine.
-func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engine[T], error) {
+func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) *Engine[T] {
 	podInformer := env.Informers.Core().V1().Pods().Informer()
 	e := &Engine[T]{kind: kind, options: options, clock: env.Clock, podIndex: index.NewPods(podInformer)}
 	e.owners = owners.New(env, owners.Options[T]{
@@ -69,7 +69,7 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engi
 	e.podControl = pods.NewTracked(env, e.owners.Writes)
 	e.owners.Watch()
 	e.podsOfOwners().Watch(podInformer)
-	return e, nil
+	return e
 }
 
 // Run implements controller.Controller.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/test/controllertest"
-	"kcmd.dev/test/must"
 )
 
 // fixture is an engine whose caches hold exactly what the test puts there.
@@ -39,7 +38,7 @@ func newFixture(t testing.TB, change func(*Kind[*appsv1.ReplicaSet], *Options), 
 	if change != nil {
 		change(&kind, &options)
 	}
-	f.engine = must.Get(New(f.Env.Env, kind, options))(t)
+	f.engine = New(f.Env.Env, kind, options)
 	f.Work, f.engine.owners.Queue, f.Queued.Namespace = f.engine.owners.Reconcile, f.Queued, key.Namespace
 	f.Kinds = []runtime.Object{&appsv1.ReplicaSet{}, &corev1.Pod{}}
 	f.Cache(t, objects...)

@@ -14,7 +14,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
-	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
 
@@ -108,7 +107,7 @@ func (m *model) run(t *testing.T) {
 		kind.UpdateStatus = func(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
 			return env.Client.AppsV1().ReplicaSets(rs.Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{})
 		}
-		return simulation.StartOwners(m.World, must.Get(New(env, kind, options))(t).owners, left)
+		return simulation.StartOwners(m.World, New(env, kind, options).owners, left)
 	}
 	m.MayBeLossy(2)
 	lossy := m.Lossy != nil

@@ -27,7 +27,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
-	"kcmd.dev/test/must"
 )
 
 func lax(_ *Kind[*appsv1.ReplicaSet], o *Options) { o.RequireFresh = false }
@@ -636,7 +635,7 @@ func TestTheSuccessorKnowsWhenPodsBecomeAvailable(t *testing.T) {
 func (f *fixture) succeed(t *testing.T) *owners.Owners[*appsv1.ReplicaSet] {
 	t.Helper()
 	f.Succeed(f.engine.owners.HandOver())
-	next := must.Get(New(f.Env.Env, testKind(f.Env), Options{Queue: "test", CountTerminating: true}))(t)
+	next := New(f.Env.Env, testKind(f.Env), Options{Queue: "test", CountTerminating: true})
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if err := next.Run(stopped); err != nil {
