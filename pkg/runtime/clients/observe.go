@@ -59,9 +59,8 @@ type observingTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	w, observed := writeOf(req.Method, strings.TrimPrefix(req.URL.Path, t.base))
-	observed = observed && !unrecorded.Has(w.Resource) && !isDryRun(req)
-	if !observed {
+	w, ok := writeToRecord(req, t.base)
+	if !ok {
 		return t.next.RoundTrip(req)
 	}
 	w.readBody(req)
@@ -137,6 +136,13 @@ func writeOf(method, path string) (w Write, ok bool) {
 		w.Verb = verbDeleteCollection
 	}
 	return w, w.Resource.Resource != "" && w.Subresource != "token"
+}
+
+// writeToRecord returns the write that a request is, and whether the journal and the ledger are to have it. base is the
+// path before /api and /apis.
+func writeToRecord(req *http.Request, base string) (w Write, ok bool) {
+	w, ok = writeOf(req.Method, strings.TrimPrefix(req.URL.Path, base))
+	return w, ok && !unrecorded.Has(w.Resource) && !isDryRun(req)
 }
 
 // isDryRun reports whether the API server is to judge a request and to store nothing. The clients say so of creates,

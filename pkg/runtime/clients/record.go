@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +36,8 @@ type recordingTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	w, ok := writeOf(req.Method, strings.TrimPrefix(req.URL.Path, t.base))
-	if !ok || unrecorded.Has(w.Resource) || isDryRun(req) {
+	w, ok := writeToRecord(req, t.base)
+	if !ok {
 		return t.next.RoundTrip(req)
 	}
 	resource, collection := w.Resource, w.Verb == verbDeleteCollection
