@@ -464,3 +464,39 @@ func TestAFailedPodIsLookedAtAgain(t *testing.T) {
 		t.Error("the pod did not stay")
 	}
 }
+
+// An admission webhook replaces the affinity of each new pod, and the scheduler finds no node for it. Pins DS-73.
+func TestPodsThatWaitForWhateverNodeAreNotMadeWithoutEnd(t *testing.T) {
+	for name, ds := range map[string]*appsv1.DaemonSet{"default": newSet(), "surging": newSet(surging(2))} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("n2"))
+			h.Intercept("create pods", func(action clienttesting.Action) error {
+				action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Spec.Affinity = nil
+				return nil
+			})
+			for range 5 {
+				h.reconcile(t)
+			}
+			if n := len(h.pods(t)); n != 3 {
+				t.Errorf("there are %d pods for 3 nodes", n)
+			}
+			events := h.RecordedEvents()
+			if last := events[len(events)-1]; last != "Warning FailedPlacement 3 daemon pods wait to be scheduled to whatever node, "+
+				"so as many fewer are created: an admission webhook may change their node affinity" {
+				t.Errorf("the last event is %q", last)
+			}
+			first := h.pods(t)[0]
+			first.Spec.NodeName = "n1"
+			h.Store(t, first)
+			h.reconcile(t)
+			if n := len(h.pods(t)); n != 3 {
+				t.Errorf("there are %d pods when one was scheduled", n)
+			}
+			h.change(t, image("agent:2"))
+			h.reconcile(t)
+			if n := len(h.pods(t)); n != 5 {
+				t.Errorf("there are %d pods, want one of the new template on each node that has none", n)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -243,4 +244,41 @@ func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 		t.Errorf("error is %v, want a requeue that says it was not found", err)
 	}
 	h.WantRequests(t, "create replicasets "+hashName(cached))
+}
+
+// An admission webhook changes each new ReplicaSet, so that none is that of the Deployment. Another one would be created
+// each time.
+func TestReplicaSetsThatAreChangedAreNotMadeWithoutEnd(t *testing.T) {
+	for name, change := range map[string]setChange{
+		"DEP-78: the template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "mirror/v1" },
+		"DEP-78: the labels":   func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10))
+			h.Intercept("create replicasets", func(action clienttesting.Action) error {
+				change(action.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet))
+				return nil
+			})
+			h.CatchUp(t)
+			var err error
+			for range 5 {
+				err = h.Reconcile()
+				h.CatchUp(t)
+			}
+			if err == nil || reconcile.IsExpected(err) {
+				t.Errorf("error is %v, want a failure", err)
+			}
+			if n := len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)); n != 1 {
+				t.Errorf("there are %d ReplicaSets", n)
+			}
+			d := h.deployment(t)
+			if d.Status.CollisionCount != nil {
+				t.Errorf("%d collisions", *d.Status.CollisionCount)
+			}
+			if c := findCondition(d.Status.Conditions, "Progressing"); c == nil || c.Reason != "ReplicaSetCreateError" ||
+				!strings.Contains(c.Message, "admission webhook") {
+				t.Errorf("condition is %+v", c)
+			}
+		})
+	}
 }

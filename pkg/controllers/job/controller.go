@@ -36,6 +36,7 @@ package job
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -154,6 +155,9 @@ func newController(env controller.Env, cfg config) (*jobController, error) {
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: cfg.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
+	c.podControl.Counts = func(job, pod metav1.Object) bool {
+		return slices.Contains(pod.GetFinalizers(), batchv1.JobTrackingFinalizer) && c.owners.Selects(job, pod)
+	}
 	c.orphanLoop = reconcile.New(env, reconcile.Options[orphan]{
 		Queue: "job_orphan_pod", Workers: cfg.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
 	}, c.reconcileOrphan)

@@ -135,7 +135,7 @@ func (c *jobController) create(ctx context.Context, r *reconciliation, p plan) e
 		if p.indexes != nil {
 			template, prefix = r.indexTemplate(base, p.indexes[n]), indexPrefix(r.job.Name, p.indexes[n])
 		}
-		pod, err := c.podControl.Untracked.CreateNamed(ctx, r.job, template, ref, prefix)
+		pod, err := c.podControl.CreateNamed(ctx, r.job, template, ref, prefix)
 		c.metrics.podCreated(reason, err)
 		if err == nil {
 			r.created.Add(1)
