@@ -36,7 +36,6 @@ package job
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -155,9 +154,7 @@ func newController(env controller.Env, cfg config) (*jobController, error) {
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: cfg.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
-	c.podControl.Counts = func(job, pod metav1.Object) bool {
-		return slices.Contains(pod.GetFinalizers(), batchv1.JobTrackingFinalizer) && c.owners.Selects(job, pod)
-	}
+	c.podControl.Counts = c.counts
 	c.orphanLoop = reconcile.New(env, reconcile.Options[orphan]{
 		Queue: "job_orphan_pod", Workers: cfg.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
 	}, c.reconcileOrphan)

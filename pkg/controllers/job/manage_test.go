@@ -329,9 +329,10 @@ func TestPodsThatWouldNotBeCountedAreDeleted(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"WL-125: it lacks the finalizer":         untracked,
 		"WL-125: the selector does not match it": func(p *corev1.Pod) { p.Labels = nil },
+		"WL-125: it lacks the index":             func(p *corev1.Pod) { p.Annotations = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, defaults, newJob(started))
+			f := newFixture(t, defaults, newJob(started, indexed))
 			f.Intercept("create pods", func(action ktesting.Action) error {
 				change(action.(ktesting.CreateAction).GetObject().(*corev1.Pod))
 				return nil

@@ -270,7 +270,7 @@ func TestAPodThatDoesNotCountIsDeleted(t *testing.T) {
 	}
 	events := tracked.Untracked.Events.(*record.FakeRecorder).Events
 	if first, second := <-events, <-events; first != "Normal SuccessfulCreate Created pod: p1" ||
-		second != `Warning FailedCreate Error creating: pod "p1" was stored with other labels or finalizers than were sent, `+
+		second != `Warning FailedCreate Error creating: pod "p1" was stored with other labels, annotations or finalizers than were sent, `+
 			"so that it does not count and is deleted; an admission webhook may change them" {
 		t.Errorf("events are %q and %q", first, second)
 	}
