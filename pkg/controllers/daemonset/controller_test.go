@@ -15,9 +15,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -498,5 +501,19 @@ func TestPodsThatWaitForWhateverNodeAreNotMadeWithoutEnd(t *testing.T) {
 				t.Errorf("there are %d pods, want one of the new template on each node that has none", n)
 			}
 		})
+	}
+}
+
+// Pins WL-126.
+func TestTheRevisionOfASetWithALongNameHasAValidName(t *testing.T) {
+	h := newHarness(t, true, newSet(func(ds *appsv1.DaemonSet) { ds.Name = strings.Repeat("x", 253) }), newNode("n0"))
+	h.CatchUp(t)
+	if err := h.Work(h.Context(), types.NamespacedName{Namespace: namespace, Name: strings.Repeat("x", 253)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range h.revisions(t) {
+		if problems := validation.NameIsDNSSubdomain(revision.Name, false); len(problems) > 0 {
+			t.Errorf("the revision is called %s: %q", revision.Name, problems)
+		}
 	}
 }
