@@ -80,8 +80,8 @@ func withoutOwners(refs []metav1.OwnerReference, owners []types.UID) []metav1.Ow
 	})
 }
 
-// disown removes owners from an object, and returns the patched object. The merge patch is based on the cached references, or on the live ones if the
-// cache is stale.
+// disown removes owners from an object, and returns the patched object. The merge patch is based on the cached
+// references, or on the live ones if the cache is stale.
 func (c *collector) disown(
 	ctx context.Context, at location, n *node, owners []types.UID,
 ) (*metav1.PartialObjectMetadata, error) {

@@ -63,8 +63,8 @@ func (t Tracked) CreateNamed(
 	if err != nil || t.Counts == nil || t.Counts(owner, pod) {
 		return pod, err
 	}
-	err = fmt.Errorf("pod %q was stored with other labels, annotations or finalizers than were sent, so that it does not count and is deleted; "+
-		"an admission webhook may change them", pod.Name)
+	err = fmt.Errorf("pod %q was stored with other labels, annotations or finalizers than were sent, so that it does not "+
+		"count and is deleted; an admission webhook may change them", pod.Name)
 	t.Untracked.RecordFailure(ctx, failedCreate(owner, err))
 	if failure := t.Untracked.Delete(ctx, owner, &corev1.Pod{ObjectMeta: *pod}); failure != nil && !reconcile.Absent(failure) {
 		klog.FromContext(ctx).Error(failure, "Failed to delete a pod that does not count", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
