@@ -118,7 +118,7 @@ func TestCollisionTakesAnotherName(t *testing.T) {
 	if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsAlreadyExists(err) {
 		t.Errorf("error is %v, want a requeue that says it exists", err)
 	}
-	h.WantRequests(t, "create replicasets", "get replicasets", "update deployments/status")
+	h.WantRequests(t, "create replicasets", "get replicasets", "create replicasets", "update deployments/status") // one is a dry run
 	if got := h.deployment(t).Status.CollisionCount; ptr.Deref(got, 0) != 1 {
 		t.Fatalf("collision count is %v", got)
 	}
