@@ -250,8 +250,8 @@ func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 // each time.
 func TestReplicaSetsThatAreChangedAreNotMadeWithoutEnd(t *testing.T) {
 	for name, change := range map[string]setChange{
-		"DEP-78: the template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "mirror/v1" },
-		"DEP-78: the labels":   func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
+		"DEP-79: the template": func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "mirror/v1" },
+		"DEP-79: the labels":   func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, makeDeployment(10))

@@ -63,7 +63,7 @@ func replicaSetOf(replicas int32) *appsv1.ReplicaSet {
 	}
 }
 
-// Pins DEP-78.
+// Pins DEP-79.
 func TestDeploymentWhoseReplicaSetsAreChanged(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.NamespaceForPods(t)
