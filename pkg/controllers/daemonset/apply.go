@@ -29,7 +29,13 @@ func (c *daemonSetController) apply(ctx context.Context, o *observation, b *blue
 	if p.empty() {
 		return nil
 	}
-	nodes, victims := take(turned(p.create, o.retries), burst), take(turned(p.delete, o.retries), burst)
+	loose := o.loose()
+	if loose > 0 && len(p.create) > 0 {
+		c.Record(loosePods(o.ds, loose))
+	}
+	// Each of these pods would be missed on its node again and again, and so may be no more than there are nodes.
+	nodes := take(turned(p.create, o.retries), min(burst, len(p.create)-loose))
+	victims := take(turned(p.delete, o.retries), burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods",
 		"daemonSet", klog.KObj(o.ds), "create", len(nodes), "delete", len(victims))
 	return outcome(append(c.create(ctx, o, b, nodes), c.podControl.DeleteAll(ctx, o.ds, victims)...))

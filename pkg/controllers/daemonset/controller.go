@@ -133,6 +133,7 @@ func newController(env controller.Env, cfg config) (*daemonSetController, error)
 		Loop:          reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: cfg.concurrentSyncs},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
+	c.podControl.Counts = c.owners.Selects
 	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{
 		Queue: "daemonset-node-updates", Workers: cfg.concurrentSyncs,
 	}, c.reconcileNode)

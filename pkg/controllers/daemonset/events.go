@@ -17,6 +17,12 @@ func failedPod(ds *appsv1.DaemonSet, pod *corev1.Pod, node string) controller.Ev
 		pod.Namespace, pod.Name, node)
 }
 
+func loosePods(ds *appsv1.DaemonSet, n int) controller.Event {
+	return controller.Warning(ds, "FailedPlacement",
+		"%d daemon pods wait to be scheduled to whatever node, so as many fewer are created: "+
+			"an admission webhook may change their node affinity", n)
+}
+
 func succeededPod(ds *appsv1.DaemonSet, pod *corev1.Pod, node string) controller.Event {
 	return controller.Normal(ds, "SucceededDaemonPod",
 		"Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, node)

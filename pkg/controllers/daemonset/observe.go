@@ -98,6 +98,18 @@ func groupByTarget(claimed []*corev1.Pod) map[string][]*corev1.Pod {
 	return byTarget
 }
 
+// loose returns how many pods of the current revision wait to be scheduled to whatever node. As created, each was pinned
+// to one: an admission webhook has changed its affinity.
+func (o *observation) loose() int {
+	n := 0
+	for _, pod := range o.claimed {
+		if pods.IsActive(pod) && targetOf(pod) == "" && o.isUpdated(pod) {
+			n++
+		}
+	}
+	return n
+}
+
 // isUpdated reports whether a pod was made from the current template.
 func (o *observation) isUpdated(pod *corev1.Pod) bool {
 	return o.hasCurrentHash(pod) || o.generation != "" && pod.Labels[generationLabel] == o.generation

@@ -119,7 +119,7 @@ func (c *daemonSetController) snapshot(
 	labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
 	made := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            ds.Name + "-" + hash,
+			Name:            podtemplate.Name(ds.Name, hash),
 			Namespace:       ds.Namespace,
 			Labels:          labels,
 			Annotations:     maps.Clone(ds.Annotations),

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -120,8 +119,27 @@ func (r *reconciliation) resolveCollision(ctx context.Context, rs *appsv1.Replic
 		return reconcile.AwaitCache(fmt.Errorf("waiting for the cache to show ReplicaSet %s/%s without its former owner: %w",
 			rs.Namespace, rs.Name, cause))
 	}
-	r.d.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
+	renamed := r.d.DeepCopy()
+	renamed.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
+	if by := metav1.GetControllerOfNoCopy(namesake); by == nil || by.UID == r.d.UID {
+		if err := r.judge(ctx, newReplicaSet(renamed, r.sets.old)); err != nil {
+			return r.createFailed(ctx, rs, err)
+		}
+	}
+	r.d.Status.CollisionCount = renamed.Status.CollisionCount
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
+}
+
+// judge returns an error if the API server would store another ReplicaSet than the one to create, since an admission
+// webhook changes it. It would not be the new one of the Deployment: its name would be the next collision, and so on
+// without end. Nothing is concluded from any other answer.
+func (r *reconciliation) judge(ctx context.Context, rs *appsv1.ReplicaSet) error {
+	stored, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil || r.isAsCreated(stored) && r.owners.Selects(r.stored, stored) {
+		return nil
+	}
+	return errors.New("it would be stored with another template, other labels or another owner than were sent; " +
+		"an admission webhook may change them")
 }
 
 // namesake returns the ReplicaSet that has the name of the one to create. Where the cache shows that of somebody else,
@@ -151,9 +169,8 @@ func (r *reconciliation) isAsCreated(rs *appsv1.ReplicaSet) bool {
 
 // isToBeAdopted reports whether a ReplicaSet is going to be adopted as the new one.
 func (r *reconciliation) isToBeAdopted(rs *appsv1.ReplicaSet) bool {
-	selector, err := r.owners.Selectors.Of(r.stored)
-	return err == nil && metav1.GetControllerOfNoCopy(rs) == nil && rs.DeletionTimestamp == nil &&
-		selector.Matches(labels.Set(rs.Labels)) && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template)
+	return metav1.GetControllerOfNoCopy(rs) == nil && rs.DeletionTimestamp == nil && r.owners.Selects(r.stored, rs) &&
+		sameTemplate(&rs.Spec.Template, &r.d.Spec.Template)
 }
 
 // createFailed reports that a ReplicaSet could not be created. A request that was cut off because the instance ends

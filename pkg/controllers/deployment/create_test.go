@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func TestCollisionTakesAnotherName(t *testing.T) {
 	if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsAlreadyExists(err) {
 		t.Errorf("error is %v, want a requeue that says it exists", err)
 	}
-	h.WantRequests(t, "create replicasets", "get replicasets", "update deployments/status")
+	h.WantRequests(t, "create replicasets", "get replicasets", "create replicasets", "update deployments/status") // one is a dry run
 	if got := h.deployment(t).Status.CollisionCount; ptr.Deref(got, 0) != 1 {
 		t.Fatalf("collision count is %v", got)
 	}
@@ -322,5 +323,35 @@ func TestAReplicaSetWithAnotherTemplateIsJudgedByTheAPIServer(t *testing.T) {
 				t.Errorf("%d collisions, want %d", got, tc.collisions)
 			}
 		})
+	}
+}
+
+// An admission webhook changes the labels of each new ReplicaSet, so that none is that of the Deployment. Another one would
+// be created each time. Pins DEP-79.
+func TestReplicaSetsThatAreNotSelectedAreNotMadeWithoutEnd(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	h.Intercept("create replicasets", func(action clienttesting.Action) error {
+		action.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet).Labels = map[string]string{"app": "other"}
+		return nil
+	})
+	h.CatchUp(t)
+	var err error
+	for range 5 {
+		err = h.Reconcile()
+		h.CatchUp(t)
+	}
+	if err == nil || reconcile.IsExpected(err) {
+		t.Errorf("error is %v, want a failure", err)
+	}
+	if n := len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)); n != 1 {
+		t.Errorf("there are %d ReplicaSets", n)
+	}
+	d := h.deployment(t)
+	if d.Status.CollisionCount != nil {
+		t.Errorf("%d collisions", *d.Status.CollisionCount)
+	}
+	if c := findCondition(d.Status.Conditions, "Progressing"); c == nil || c.Reason != "ReplicaSetCreateError" ||
+		!strings.Contains(c.Message, "admission webhook") {
+		t.Errorf("condition is %+v", c)
 	}
 }

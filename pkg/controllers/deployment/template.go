@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
@@ -31,7 +30,7 @@ func newReplicaSet(d *appsv1.Deployment, old []*appsv1.ReplicaSet) *appsv1.Repli
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       d.Namespace,
-			Name:            replicaSetName(d.Name, hash),
+			Name:            podtemplate.Name(d.Name, hash),
 			Labels:          maps.Clone(template.Labels),
 			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, deploymentKind)},
@@ -52,12 +51,6 @@ func withLabel(labels map[string]string, hash string) map[string]string {
 	}
 	labelled[appsv1.DefaultDeploymentUniqueLabelKey] = hash
 	return labelled
-}
-
-// replicaSetName truncates the name of the Deployment if it is too long to append the hash.
-func replicaSetName(deployment, hash string) string {
-	room := validation.DNS1123SubdomainMaxLength - len(hash) - 1
-	return deployment[:min(len(deployment), room)] + "-" + hash
 }
 
 // grownSize returns the largest size of the new ReplicaSet, which may not exist yet, that the

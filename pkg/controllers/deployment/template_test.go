@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -64,14 +65,16 @@ func TestNewReplicaSetWithoutLabelsOrAnnotations(t *testing.T) {
 	}
 }
 
-// Pins DEP-24a.
 func TestReplicaSetNameIsCutTo253Characters(t *testing.T) {
-	if got := replicaSetName("web", "abc"); got != "web-abc" {
-		t.Errorf("replicaSetName() = %q", got)
-	}
-	long := strings.Repeat("x", 253)
-	if got, want := replicaSetName(long, "0123456789"), long[:242]+"-0123456789"; got != want || len(got) != 253 {
-		t.Errorf("replicaSetName() has %d characters: %q", len(got), got)
+	for name, d := range map[string]*appsv1.Deployment{
+		"DEP-24a: it is long":            makeDeployment(1, func(d *appsv1.Deployment) { d.Name = strings.Repeat("x", 253) }),
+		"WL-126: it is cut before a dot": makeDeployment(1, func(d *appsv1.Deployment) { d.Name = strings.Repeat("x.", 126) + "x" }),
+		"WL-126: it is cut after a dot":  makeDeployment(1, func(d *appsv1.Deployment) { d.Name = "x" + strings.Repeat("x.", 125) + "xx" }),
+	} {
+		rs := newReplicaSet(d, nil)
+		if problems := validation.NameIsDNSSubdomain(rs.Name, false); len(problems) > 0 || !strings.HasPrefix(rs.Name, d.Name[:240]) {
+			t.Errorf("%s: the ReplicaSet is called %s: %q", name, rs.Name, problems)
+		}
 	}
 }
 

@@ -151,7 +151,8 @@ func (c *collector) decide(
 	switch v.action {
 	case disown:
 		logger.V(2).Info("Removing owners that are gone or being deleted", "object", n.identity, "owners", v.disowned)
-		return c.resolveNotFound(ctx, at, n, c.disown(ctx, at, n, v.disowned))
+		_, err := c.disown(ctx, at, n, v.disowned)
+		return c.resolveNotFound(ctx, at, n, err)
 	case unblock:
 		if item, err = c.unblock(ctx, at, item); err != nil {
 			return c.resolveNotFound(ctx, at, n, err)

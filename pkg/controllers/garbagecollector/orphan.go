@@ -33,6 +33,9 @@ func finalizerRetries() wait.Backoff {
 // errMoreDependents keeps the finalizer of an owner although its dependents were released.
 var errMoreDependents = errors.New("dependents were added meanwhile, or found under another version")
 
+// errStillOwned keeps the finalizer of an owner: without it, the dependent would be deleted with the owner.
+var errStillOwned = errors.New("the owner is still there after it was removed, an admission webhook may keep it")
+
 // attemptToOrphan removes an owner from all of its dependents and then removes its finalizer.
 func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	s := c.graph.look(owner)
@@ -85,9 +88,12 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	if err != nil {
 		return err
 	}
-	err = c.confirm(ctx, at, dependent, c.disown(ctx, at, dependent, []types.UID{owner}))
-	if errors.Is(err, errGone) {
+	released, err := c.disown(ctx, at, dependent, []types.UID{owner})
+	if err = c.confirm(ctx, at, dependent, err); errors.Is(err, errGone) {
 		return nil
+	}
+	if err == nil && len(withoutOwners(released.OwnerReferences, []types.UID{owner})) < len(released.OwnerReferences) {
+		return fmt.Errorf("%s: %w", dependent, errStillOwned)
 	}
 	return err
 }

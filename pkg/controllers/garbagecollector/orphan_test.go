@@ -226,3 +226,29 @@ func TestAFinalizerThatComesBackUnseen(t *testing.T) {
 		})
 	}
 }
+
+// An admission webhook puts the owner back into the dependent, which would be deleted with the owner. Pins GC-117.
+func TestAnOwnerWhoseDependentKeepsItIsNotReleased(t *testing.T) {
+	parent := typed(configMaps, object("a", "parent", deleted(orphan)))
+	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+	w := newWorld(t, parent, child)
+	w.graph.apply(added(secrets, child))
+	w.graph.apply(added(configMaps, parent))
+	keeps := true
+	w.server.PrependReactor("patch", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return keeps, child, nil
+	})
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); !errors.Is(err, errStillOwned) {
+		t.Errorf("the error is %v", err)
+	}
+	if writes := w.writes(); len(writes) != 1 {
+		t.Errorf("writes are %q", writes)
+	}
+	keeps = false
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err != nil {
+		t.Error(err)
+	}
+	if writes := w.writes(); writes[len(writes)-1] != `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}` {
+		t.Errorf("writes are %q", writes)
+	}
+}

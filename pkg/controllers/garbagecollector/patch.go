@@ -80,29 +80,30 @@ func withoutOwners(refs []metav1.OwnerReference, owners []types.UID) []metav1.Ow
 	})
 }
 
-// disown removes owners from an object. The merge patch is based on the cached references, or on the live ones if the
-// cache is stale.
-func (c *collector) disown(ctx context.Context, at location, n *node, owners []types.UID) error {
-	_, supported, err := c.patchStrategically(ctx, at, disownStrategic(n.uid, owners))
+// disown removes owners from an object, and returns the patched object. The merge patch is based on the cached
+// references, or on the live ones if the cache is stale.
+func (c *collector) disown(
+	ctx context.Context, at location, n *node, owners []types.UID,
+) (*metav1.PartialObjectMetadata, error) {
+	patched, supported, err := c.patchStrategically(ctx, at, disownStrategic(n.uid, owners))
 	if supported {
-		return err
+		return patched, err
 	}
-	merge := func(object metav1.Object) error {
+	merge := func(object metav1.Object) (*metav1.PartialObjectMetadata, error) {
 		patch := ownersMerge(object.GetResourceVersion(), withoutOwners(object.GetOwnerReferences(), owners))
-		_, err := c.patch(ctx, at, types.MergePatchType, patch)
-		return err
+		return c.patch(ctx, at, types.MergePatchType, patch)
 	}
 	if cached, found := c.monitors.cached(at.resource, n.identity); found {
-		if err := merge(cached); !apierrors.IsConflict(err) {
-			return err
+		if patched, err := merge(cached); !apierrors.IsConflict(err) {
+			return patched, err
 		}
 	}
 	object, err := c.read(ctx, at, n.uid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if object == nil {
-		return apierrors.NewNotFound(at.resource.GroupResource(), at.name)
+		return nil, apierrors.NewNotFound(at.resource.GroupResource(), at.name)
 	}
 	return merge(object)
 }

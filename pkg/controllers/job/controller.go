@@ -154,6 +154,7 @@ func newController(env controller.Env, cfg config) (*jobController, error) {
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: cfg.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
+	c.podControl.Counts = c.counts
 	c.orphanLoop = reconcile.New(env, reconcile.Options[orphan]{
 		Queue: "job_orphan_pod", Workers: cfg.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
 	}, c.reconcileOrphan)

@@ -2,7 +2,9 @@ package job
 
 import (
 	"context"
+	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -135,7 +137,7 @@ func (c *jobController) create(ctx context.Context, r *reconciliation, p plan) e
 		if p.indexes != nil {
 			template, prefix = r.indexTemplate(base, p.indexes[n]), indexPrefix(r.job.Name, p.indexes[n])
 		}
-		pod, err := c.podControl.Untracked.CreateNamed(ctx, r.job, template, ref, prefix)
+		pod, err := c.podControl.CreateNamed(ctx, r.job, template, ref, prefix)
 		c.metrics.podCreated(reason, err)
 		if err == nil {
 			r.created.Add(1)
@@ -143,6 +145,14 @@ func (c *jobController) create(ctx context.Context, r *reconciliation, p plan) e
 		return pod, err
 	})
 	return reconcile.Worst(errs...)
+}
+
+// counts reports whether a pod that was created will be counted: by the finalizer and, of an Indexed Job, by its index.
+func (c *jobController) counts(owner, pod metav1.Object) bool {
+	job, ok := owner.(*batchv1.Job)
+	hasIndex := pod.GetAnnotations()[batchv1.JobCompletionIndexAnnotation] != ""
+	return slices.Contains(pod.GetFinalizers(), batchv1.JobTrackingFinalizer) && c.owners.Selects(owner, pod) &&
+		(!ok || !isIndexed(job) || hasIndex)
 }
 
 // inBursts calls do concurrently with the numbers below n, in bursts, and returns the errors in

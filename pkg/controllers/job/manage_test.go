@@ -322,3 +322,28 @@ func TestAFailedPodThatIsDeletedWaitsForItsReplacement(t *testing.T) {
 		t.Errorf("the API server is asked again after %v", got)
 	}
 }
+
+// An admission webhook changes new pods. Without the finalizer, a pod that has succeeded would not be counted, and its work
+// would be done again.
+func TestPodsThatWouldNotBeCountedAreDeleted(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"WL-125: it lacks the finalizer":         untracked,
+		"WL-125: the selector does not match it": func(p *corev1.Pod) { p.Labels = nil },
+		"WL-125: it lacks the index":             func(p *corev1.Pod) { p.Annotations = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, newJob(started, indexed))
+			f.Intercept("create pods", func(action ktesting.Action) error {
+				change(action.(ktesting.CreateAction).GetObject().(*corev1.Pod))
+				return nil
+			})
+			if err := f.Reconcile(); err == nil || !strings.Contains(err.Error(), "admission webhook") {
+				t.Errorf("the error is %v", err)
+			}
+			f.WantRequests(t, "create pods", "delete pods")
+			if s := f.stored(t).Status; s.Active != 0 {
+				t.Errorf("the status is %+v", s)
+			}
+		})
+	}
+}

@@ -202,6 +202,10 @@ func (c *jobController) patchFinalizer(
 		return nil, err
 	}
 	patched, err := c.podControl.Untracked.Patch(ctx, pod.Namespace, pod.Name, patch)
+	if err == nil && slices.Contains(patched.Finalizers, batchv1.JobTrackingFinalizer) {
+		return nil, reconcile.AwaitCache(fmt.Errorf("removing the finalizer of pod %s/%s: it is still there, "+
+			"an admission webhook may keep it", pod.Namespace, pod.Name))
+	}
 	if err == nil {
 		return patched, nil
 	}

@@ -196,3 +196,27 @@ func TestAPodThatIsGoneIsCountedOnceTheCacheShowsIt(t *testing.T) {
 		t.Errorf("conditions %s, want %s", got, want)
 	}
 }
+
+// An admission webhook puts the finalizer back. The pod would be counted again after five minutes. Pins JOB-140.
+func TestAFinalizerThatStaysIsNotRemoved(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 1), started), newPod("p", succeeded))
+	keep := true
+	f.Fake.PrependReactor("patch", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		return keep, newPod("p", succeeded), nil
+	})
+	for range 2 {
+		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			t.Errorf("the error is %v", err)
+		}
+		f.CatchUp(t)
+		if s := f.stored(t).Status; s.Succeeded != 0 || !slices.Equal(s.UncountedTerminatedPods.Succeeded, []types.UID{"p"}) {
+			t.Errorf("the status is %+v", s)
+		}
+		f.Clock.Step(writes.Timeout)
+	}
+	keep = false
+	f.MustReconcile(t)
+	if job := f.stored(t); job.Status.Succeeded != 1 || conditionsOf(job) != "" {
+		t.Errorf("the status is %+v", job.Status)
+	}
+}

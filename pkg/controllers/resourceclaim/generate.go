@@ -168,6 +168,10 @@ func (c *claimController) create(ctx context.Context, of owner, entry, name stri
 		}
 		return nil, fmt.Errorf("create ResourceClaim %s: %w", claim.Name, err)
 	}
+	if err := of.owns(created); err != nil {
+		return nil, fmt.Errorf("create ResourceClaim %s: it was stored with another owner than was sent, an admission webhook may change it: %w",
+			created.Name, err)
+	}
 	c.memory.generated.Wrote(of.identity(), created)
 	return created, nil
 }

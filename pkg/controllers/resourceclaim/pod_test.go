@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -299,4 +300,17 @@ func TestACutOffRequestReportsNothing(t *testing.T) {
 			s.WantEvents(t)
 		})
 	}
+}
+
+// An admission webhook takes the owner of each new claim away. Pins RCLM-75.
+func TestAClaimWithAnotherOwnerIsAFailure(t *testing.T) {
+	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
+	s.Intercept("create resourceclaims", func(action clienttesting.Action) error {
+		action.(clienttesting.CreateAction).GetObject().(*resourcev1.ResourceClaim).OwnerReferences = nil
+		return nil
+	})
+	if err := s.Reconcile(); err == nil || reconcile.IsExpected(err) || !strings.Contains(err.Error(), "admission webhook") {
+		t.Errorf("error is %v, want a failure", err)
+	}
+	s.WantRequests(t, creating)
 }

@@ -358,6 +358,22 @@ func TestTheReconcileGoesOnAlthoughAClaimThatLostItsOwnersIsDeleted(t *testing.T
 	}
 }
 
+// An admission webhook keeps the owner of a claim, whatever is sent. Pins STS-87.
+func TestTheReconcileGoesOnAlthoughAClaimKeepsItsOwners(t *testing.T) {
+	f := settled(t, 3, claims("data"), retention(retain, retain), func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](4) })
+	claim := claimOwnedBy(bySet)
+	claim.Name = "data-web-7"
+	f.Store(t, claim)
+	f.Cache(t, claim)
+	f.Fake.PrependReactor("update", "persistentvolumeclaims", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, claim.DeepCopy(), nil
+	})
+	f.MustReconcile(t)
+	if got := f.Requests(); !slices.Contains(got, "create pods web-3") {
+		t.Errorf("requests are %q", got)
+	}
+}
+
 // The next deletion of the set, or of the pod, would delete a claim that is to be retained by now. Pins STS-73.
 func TestClaimsThatAreToBeRetainedLoseTheirOwnersAtOnce(t *testing.T) {
 	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"

@@ -286,7 +286,7 @@ func (c *statefulSetController) missingWithClaims(set *appsv1.StatefulSet, given
 }
 
 // fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires, and reports whether any was
-// written.
+// changed by that.
 func (c *statefulSetController) fixClaimOwners(
 	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod,
 ) (wrote bool, err error) {
@@ -308,7 +308,7 @@ func (c *statefulSetController) fixClaimOwners(
 		if err != nil {
 			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", claim.Name, err)
 		}
-		wrote = true
+		wrote = wrote || updated.ResourceVersion != claim.ResourceVersion // an admission webhook may keep the owners
 		c.owners.Writes.Wrote(set, claimResource, updated.ResourceVersion)
 		return nil
 	})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -280,71 +279,6 @@ func TestDeploymentNameCollision(t *testing.T) {
 		if owned := metav1.IsControlledBy(&rs, d); owned == (rs.Name == first.Name) {
 			t.Errorf("%s is owned by the new Deployment: %v", rs.Name, owned)
 		}
-	}
-}
-
-// changeReplicaSets has the API server change the templates of the ReplicaSets that are created in a namespace.
-func changeReplicaSets(t *testing.T, namespace string) {
-	t.Helper()
-	policies := admin.AdmissionregistrationV1()
-	must.Get(policies.MutatingAdmissionPolicies().Create(t.Context(), &admissionv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: admissionv1.MutatingAdmissionPolicySpec{
-			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"replicasets"}},
-				}}},
-			},
-			Mutations: []admissionv1.Mutation{{
-				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{
-					Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/terminationGracePeriodSeconds", value: 7}]`,
-				},
-			}},
-		},
-	}, metav1.CreateOptions{}))(t)
-	must.Get(policies.MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: namespace},
-	}, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		must.Succeed(t, policies.MutatingAdmissionPolicyBindings().Delete(context.Background(), namespace, metav1.DeleteOptions{}))
-		must.Succeed(t, policies.MutatingAdmissionPolicies().Delete(context.Background(), namespace, metav1.DeleteOptions{}))
-	})
-	labels := map[string]string{"app": "x"}
-	await.That(t, "ReplicaSets are changed", func(ctx context.Context) error {
-		rs, err := admin.AppsV1().ReplicaSets(namespace).Create(ctx, &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Name: "x"},
-			Spec: appsv1.ReplicaSetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{
-					ObjectMeta: metav1.ObjectMeta{Labels: labels},
-					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-				},
-			},
-		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && *rs.Spec.Template.Spec.TerminationGracePeriodSeconds != 7 {
-			err = errors.New("it is stored as it was sent")
-		}
-		return err
-	})
-}
-
-// Pins DEP-78.
-func TestDeploymentWhoseReplicaSetsAreChanged(t *testing.T) {
-	t.Parallel()
-	namespace := cluster.NamespaceForPods(t)
-	changeReplicaSets(t, namespace)
-	cluster.CreateDeployment(t, namespace, 2, nil)
-	cluster.WaitForRollout(t, namespace)
-	theReplicaSets(t, namespace, 1)
-	cluster.UpdateDeployment(t, namespace, setImage("other"))
-	d := cluster.WaitForRollout(t, namespace)
-	if got := sizes(theReplicaSets(t, namespace, 2)); !slices.Equal(got, []int32{0, 2}) || d.Status.CollisionCount != nil {
-		t.Errorf("the ReplicaSets have the sizes %v after %v collisions", got, d.Status.CollisionCount)
 	}
 }
 

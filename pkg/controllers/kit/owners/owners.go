@@ -249,6 +249,16 @@ func (o *Owners[T]) CanAdopt(owner T) func(context.Context) error {
 	})
 }
 
+// Selects reports whether the selector of an owner matches a dependent. One that cannot be parsed is no reason to say no.
+func (o *Owners[T]) Selects(owner, dependent metav1.Object) bool {
+	typed, ok := owner.(T)
+	if !ok {
+		return true
+	}
+	selector, err := o.Selectors.Of(typed)
+	return err != nil || selector.Matches(labels.Set(dependent.GetLabels()))
+}
+
 // ClaimerFor returns a Claimer of dependents of a kind for an owner; patch sends its patches.
 func ClaimerFor[T, D metav1.Object](
 	o *Owners[T], owner T, kind string, selector labels.Selector, patch func(context.Context, D, []byte) error,

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -26,6 +28,8 @@ type Tracked struct {
 	// Untracked sends requests that are not remembered.
 	Untracked Control
 	Writes    *writes.Memory
+	// Counts reports whether the owner counts a pod of which this metadata was stored. Default: every pod.
+	Counts func(owner, pod metav1.Object) bool
 }
 
 // NewTracked returns a Tracked that acts as the instance and remembers its writes in memory.
@@ -45,8 +49,27 @@ func (t Tracked) CreateAll(
 	ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec,
 ) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
-		return t.Untracked.Create(ctx, owner, template(i), ref)
+		return t.CreateNamed(ctx, owner, template(i), ref, NamePrefix(owner.GetName()))
 	})
+}
+
+// CreateNamed is Control.CreateNamed. A pod that is stored such that its owner does not count it, since an admission
+// webhook has changed it, is deleted, and that is a failure: the owner would have another one made for it, and so on.
+// CreateEach lets some time pass before the next.
+func (t Tracked) CreateNamed(
+	ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string,
+) (*metav1.ObjectMeta, error) {
+	pod, err := t.Untracked.CreateNamed(ctx, owner, template, ref, prefix)
+	if err != nil || t.Counts == nil || t.Counts(owner, pod) {
+		return pod, err
+	}
+	err = fmt.Errorf("pod %q was stored with other labels, annotations or finalizers than were sent, so that it does not "+
+		"count and is deleted; an admission webhook may change them", pod.Name)
+	t.Untracked.RecordFailure(ctx, failedCreate(owner, err))
+	if failure := t.Untracked.Delete(ctx, owner, &corev1.Pod{ObjectMeta: *pod}); failure != nil && !reconcile.Absent(failure) {
+		klog.FromContext(ctx).Error(failure, "Failed to delete a pod that does not count", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
+	}
+	return nil, err
 }
 
 // CreateEach is like CreateAll, with a function that creates the i-th pod.

@@ -244,3 +244,34 @@ func TestPatchFor(t *testing.T) {
 		t.Errorf("a pod that is gone: %v", err)
 	}
 }
+
+// An admission webhook changes the labels of each new pod. Pins WL-125.
+func TestAPodThatDoesNotCountIsDeleted(t *testing.T) {
+	tracked, client := newTracked()
+	tracked.Counts = func(_, pod metav1.Object) bool { return pod.GetLabels()["app"] == "a" }
+	client.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		action.(ktesting.CreateAction).GetObject().(*corev1.Pod).Labels = map[string]string{"app": "other"}
+		return false, nil, nil
+	})
+	create := func() []error {
+		return tracked.CreateAll(t.Context(), owner(), ref(), 5, func(int) *corev1.PodTemplateSpec { return template() })
+	}
+	if errs := create(); len(errs) != 1 || reconcile.IsExpected(errs[0]) {
+		t.Errorf("failures are %v", errs)
+	}
+	if errs := create(); len(errs) != 1 || !errors.Is(errs[0], writes.ErrUncertain) {
+		t.Errorf("failures are %v", errs)
+	}
+	if n := len(client.Actions()); n != 2 || client.Actions()[1].GetVerb() != "delete" {
+		t.Errorf("requests are %v", client.Actions())
+	}
+	if state := tracked.Writes.HandOver()[ownerKey]; left(state.Uncertain) != reconcile.RecheckAfter || !state.Hold.IsZero() {
+		t.Errorf("remembered is %+v", state)
+	}
+	events := tracked.Untracked.Events.(*record.FakeRecorder).Events
+	if first, second := <-events, <-events; first != "Normal SuccessfulCreate Created pod: p1" ||
+		second != `Warning FailedCreate Error creating: pod "p1" was stored with other labels, annotations or finalizers than were sent, `+
+			"so that it does not count and is deleted; an admission webhook may change them" {
+		t.Errorf("events are %q and %q", first, second)
+	}
+}

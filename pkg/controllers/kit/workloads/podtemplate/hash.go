@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/dump"
 )
 
@@ -24,4 +26,13 @@ func Hash(template *corev1.PodTemplateSpec, collisionCount *int32) string {
 		_, _ = hash.Write(count[:])
 	}
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+}
+
+// Name returns the name of an object made from a template with a hash. The name of the owner is truncated if it is too long
+// to append the hash, and then loses the dots at its end: no part of a name between two dots begins with a hyphen.
+func Name(owner, hash string) string {
+	if room := validation.DNS1123SubdomainMaxLength - len(hash) - 1; len(owner) > room {
+		owner = strings.TrimRight(owner[:room], ".")
+	}
+	return owner + "-" + hash
 }

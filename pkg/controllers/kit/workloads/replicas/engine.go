@@ -67,6 +67,7 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) *Engin
 		Loop:            reconcile.Options[types.NamespacedName]{Queue: options.Queue, Workers: options.Workers},
 	}, e.reconcile)
 	e.podControl = pods.NewTracked(env, e.owners.Writes)
+	e.podControl.Counts = e.owners.Selects
 	e.owners.Watch()
 	e.podsOfOwners().Watch(podInformer)
 	return e

@@ -662,3 +662,32 @@ func TestPodsAreDeletedWhileOneMayHaveBeenCreated(t *testing.T) {
 		t.Errorf("requests are %q", got)
 	}
 }
+
+// An admission webhook changes the labels of each new pod, so that it would be released, and another one made. Pins WL-125.
+func TestPodsThatAreNotSelectedAreNotMadeWithoutEnd(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(3))
+	f.Intercept("create pods", func(action ktesting.Action) error {
+		action.(ktesting.CreateAction).GetObject().(*corev1.Pod).Labels = map[string]string{"app": "other"}
+		return nil
+	})
+	created := 0
+	for range 15 {
+		_ = f.Reconcile()
+		for _, request := range f.Requests() {
+			if strings.HasPrefix(request, "create pods") {
+				created++
+			}
+		}
+		f.CatchUp(t)
+		f.Clock.Step(time.Second)
+	}
+	if created != 2 {
+		t.Errorf("%d pods were created in 15 s, want one in 10 s", created)
+	}
+	if left := controllertest.AllStored[*corev1.Pod](t, f.Env, key.Namespace); len(left) != 0 {
+		t.Errorf("%d pods are left", len(left))
+	}
+	if c := f.status(t).Conditions; len(c) != 1 || c[0].Reason != "FailedCreate" || !strings.Contains(c[0].Message, "admission webhook") {
+		t.Errorf("conditions are %v", c)
+	}
+}
