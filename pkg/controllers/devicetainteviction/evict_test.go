@@ -317,3 +317,57 @@ func TestTheConditionIsWrittenOnceWhateverBecomesOfTheDeletion(t *testing.T) {
 		t.Errorf("patched with %s", patch.Patch)
 	}
 }
+
+// Pins DTE-70.
+func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
+	const month = 30 * 24 * 60 * 60
+	for _, taken := range []bool{false, true} {
+		env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", month)), pod("d"))
+		if taken {
+			_, predecessor := fixture(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", month)), pod("d"))
+			env.Succeed(predecessor.HandOver())
+		}
+		c, err := newController(env.Env, usual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Start(t)
+		env.Run(t, c)
+		env.AwaitIdle(t)
+		waiting := func() int { return len(c.loop.Keys(func(string) bool { return true })) }
+		wantPending(t, c, month)
+		env.Clock.Step(61 * time.Minute)
+		env.AwaitIdle(t)
+		if n := waiting(); n != 1 {
+			t.Fatalf("%d pods wait an hour later", n)
+		}
+		env.Remove(t, pod("d"))
+		controllertest.Eventually(t, "nothing is pending", func() bool { return pending(c) < 0 })
+		env.EventuallyAsTimePasses(t, "nothing waits", 10*time.Minute, func() bool {
+			if passed := env.Clock.Since(epoch); passed > 3*time.Hour {
+				t.Fatalf("%d keys wait after %v", waiting(), passed)
+			}
+			return env.Idle() && waiting() == 0
+		})
+	}
+}
+
+// Its key returns in between. Pins DTE-70.
+func TestAPodIsEvictedAfterALongTime(t *testing.T) {
+	const limit = 5 * 60 * 60
+	env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", limit)), pod("d"))
+	c, err := newController(env.Env, usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.EventuallyAsTimePasses(t, "the pod is evicted", 10*time.Minute, func() bool {
+		_, stored := controllertest.Stored[*corev1.Pod](t, env, podKey.Namespace, podKey.Name)
+		if lived := env.Clock.Since(epoch); !stored && lived < limit*time.Second {
+			t.Fatalf("it is evicted after %v", lived)
+		}
+		return !stored
+	})
+}
