@@ -61,7 +61,7 @@ func await(t *testing.T, env *controllertest.Env, what string, check func(*batch
 	})
 }
 
-// A Job with a deadline usually ends long before it. Pins JOB-140.
+// A Job with a deadline usually ends long before it. Pins JOB-141.
 func TestNothingWaitsLongForAJobThatIsGone(t *testing.T) {
 	const deadline = 30 * 24 * 60 * 60
 	var jobs []runtime.Object
@@ -90,7 +90,7 @@ func TestNothingWaitsLongForAJobThatIsGone(t *testing.T) {
 	})
 }
 
-// Its key returns in between. Pins JOB-40e and JOB-140.
+// Its key returns in between. Pins JOB-40e and JOB-141.
 func TestAJobIsActiveUntilADeadlineThatIsFarAhead(t *testing.T) {
 	const deadline = 5 * time.Hour
 	env := controllertest.New(t, newJob(started, func(job *batchv1.Job) {

@@ -153,7 +153,7 @@ func TestJobEvents(t *testing.T) {
 		{"JOB-11: deadline changed to one that is over", nil, func(f *fixture) {
 			f.c.jobUpdated(fresh, newJob(started, deadline(9000)), newJob(started, generation2, deadline(60)))
 		}, "ns/pi, ns/pi in 0s", ""},
-		{"JOB-115, JOB-140: deadline set to one that never comes", nil, func(f *fixture) {
+		{"JOB-115, JOB-141: deadline set to one that never comes", nil, func(f *fixture) {
 			f.c.jobUpdated(fresh, newJob(started), newJob(started, generation2, deadline(9999999999)))
 		}, "ns/pi, ns/pi in 1h0m0s", ""},
 		{"JOB-11: deadline set before the start", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2, deadline(60))) }, "ns/pi", ""},

@@ -11,7 +11,7 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// Pins MGR-59 and MGR-261.
+// Pins MGR-59 and MGR-262.
 func TestMetricNames(t *testing.T) {
 	m := newMetricNames("names-test")
 	pod, node := reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*corev1.Node]()
@@ -55,7 +55,7 @@ func TestMetricNames(t *testing.T) {
 	acquire(pod, controller.Filter{Namespace: "other"}, "")()
 }
 
-// legacy-serviceaccount-token-cleaner reads the pods of one namespace after another. Pins MGR-261.
+// legacy-serviceaccount-token-cleaner reads the pods of one namespace after another. Pins MGR-262.
 func TestNamespacesShareTheirMetrics(t *testing.T) {
 	m := newMetricNames("namespaces-test")
 	names := map[string]bool{}

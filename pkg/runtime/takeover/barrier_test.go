@@ -237,7 +237,7 @@ func TestARefusedReadIsShownAndTriedAgain(t *testing.T) {
 	f.wantPassed(t, "pods=12 *=?")
 }
 
-// The objects of a custom resource cannot be read while the webhook that converts them is down. Pins MGR-262.
+// The objects of a custom resource cannot be read while the webhook that converts them is down. Pins MGR-263.
 func TestAReadThatKeepsBeingRefusedFloodsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, answer := 0, errors.New("the webhook is down")
