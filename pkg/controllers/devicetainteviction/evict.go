@@ -3,6 +3,7 @@ package devicetainteviction
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,8 +46,13 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 	return nil
 }
 
-// dueAppointment returns the appointment for a pod if it is due. If it was cancelled, there is none. If it was
-// postponed, it enqueues the pod again for the new time.
+// evictLater enqueues a pod for the time of its appointment, or to be enqueued again before.
+func (c *evictionController) evictLater(key item, due time.Time) {
+	c.queue.AddAfter(key, min(due.Sub(c.Clock.Now()), reconcile.LongestWait))
+}
+
+// dueAppointment returns the appointment for a pod if it is due. If it was cancelled, there is none. If its time is
+// still to come, which may also have been postponed, it enqueues the pod again.
 func (c *evictionController) dueAppointment(key item) (made appointment, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +60,8 @@ func (c *evictionController) dueAppointment(key item) (made appointment, due boo
 	if !ok {
 		return appointment{}, false
 	}
-	if left := made.due.Sub(c.Clock.Now()); left > 0 {
-		c.queue.AddAfter(key, left)
+	if made.due.After(c.Clock.Now()) {
+		c.evictLater(key, made.due)
 		return appointment{}, false
 	}
 	return made, true

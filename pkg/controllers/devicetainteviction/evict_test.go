@@ -317,3 +317,54 @@ func TestTheConditionIsWrittenOnceWhateverBecomesOfTheDeletion(t *testing.T) {
 		t.Errorf("patched with %s", patch.Patch)
 	}
 }
+
+// Pins DTE-70.
+func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
+	const month = 30 * 24 * 60 * 60
+	for _, taken := range []bool{false, true} {
+		env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", month)), pod("d"))
+		if taken {
+			_, predecessor := fixture(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", month)), pod("d"))
+			env.Succeed(predecessor.HandOver())
+		}
+		c, err := newController(env.Env, usual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Start(t)
+		env.Run(t, c)
+		env.AwaitIdle(t)
+		wantPending(t, c, month)
+		waiting := func() []controller.LoopKey { return c.loop.Keys(func(string) bool { return true }) }
+		for _, passes := range []time.Duration{0, 61 * time.Minute} {
+			env.Clock.Step(passes)
+			env.AwaitIdle(t)
+			if longest := env.LongestDelay(waiting()); longest > time.Hour {
+				t.Fatalf("a pod waits for %v", longest)
+			}
+		}
+		env.Remove(t, pod("d"))
+		controllertest.Eventually(t, "nothing is pending", func() bool { return pending(c) < 0 })
+		env.EventuallyAsTimePasses(t, "nothing waits", 10*time.Minute, func() bool { return env.Idle() && len(waiting()) == 0 })
+	}
+}
+
+// Its key returns in between. Pins DTE-70.
+func TestAPodIsEvictedAfterALongTime(t *testing.T) {
+	const limit = 5 * 60 * 60
+	env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", limit)), pod("d"))
+	c, err := newController(env.Env, usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.EventuallyAsTimePasses(t, "the pod is evicted", 10*time.Minute, func() bool {
+		_, stored := controllertest.Stored[*corev1.Pod](t, env, podKey.Namespace, podKey.Name)
+		if lived := env.Clock.Since(epoch); !stored && lived < limit*time.Second {
+			t.Fatalf("it is evicted after %v", lived)
+		}
+		return !stored
+	})
+}

@@ -95,6 +95,6 @@ func (c *evictionController) takeOver(left handover) {
 	}
 	for key, made := range left.appointments {
 		c.appointments.set(key, made)
-		c.queue.AddAfter(item{NamespacedName: key, uid: made.uid}, made.due.Sub(c.Clock.Now()))
+		c.evictLater(item{NamespacedName: key, uid: made.uid}, made.due)
 	}
 }

@@ -42,7 +42,7 @@ func (c *evictionController) judge(key types.NamespacedName) {
 	default:
 		c.logger.V(2).Info("Pod is to be evicted", "pod", key, "node", pod.Spec.NodeName, "due", is.due)
 		c.appointments.set(key, appointment{pod.UID, is})
-		c.queue.AddAfter(item{NamespacedName: key, uid: pod.UID}, is.due.Sub(c.Clock.Now()))
+		c.evictLater(item{NamespacedName: key, uid: pod.UID}, is.due)
 		c.reportLater(existing.reasons)
 		c.reportLater(is.reasons)
 	}

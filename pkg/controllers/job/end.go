@@ -7,6 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // decideEnd returns the condition that ends the Job, nil if it continues. The first of these
@@ -105,7 +107,7 @@ func (r *reconciliation) pastDeadline() *batchv1.JobCondition {
 	if remaining <= 0 {
 		return r.fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	}
-	r.wakeUp(remaining)
+	r.wakeUp(min(remaining, reconcile.LongestWait))
 	return nil
 }
 

@@ -1,14 +1,20 @@
 package job
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // TestRun watches the controller at work from a new Job to its end.
@@ -52,5 +58,55 @@ func await(t *testing.T, env *controllertest.Env, what string, check func(*batch
 		}
 		last = job.Status
 		return check(job)
+	})
+}
+
+// A Job with a deadline usually ends long before it. Pins JOB-141.
+func TestNothingWaitsLongForAJobThatIsGone(t *testing.T) {
+	const deadline = 30 * 24 * 60 * 60
+	var jobs []runtime.Object
+	for i := range 20 {
+		jobs = append(jobs, newJob(func(job *batchv1.Job) {
+			job.Name, job.UID = fmt.Sprintf("pi-%d", i), types.UID(fmt.Sprintf("uid-%d", i))
+			job.Spec.ActiveDeadlineSeconds = ptr.To[int64](deadline)
+			job.Status.StartTime = ptr.To(metav1.NewTime(start))
+		}))
+	}
+	env := controllertest.New(t, jobs...)
+	env.CompleteWrites("pods")
+	c := must.Get(newController(env.Env, defaults))(t)
+	env.Start(t)
+	env.Run(t, c)
+	waiting := func() []controller.LoopKey { return c.owners.Loop.Keys(func(string) bool { return true }) }
+	env.EventuallyAsTimePasses(t, "their deadlines are waited for", time.Second, func() bool {
+		return env.Idle() && len(waiting()) == len(jobs) && len(controllertest.AllStored[*corev1.Pod](t, env, "ns")) == len(jobs)
+	})
+	env.Remove(t, jobs...)
+	env.EventuallyAsTimePasses(t, "nothing waits for them", 10*time.Minute, func() bool {
+		if longest := env.LongestDelay(waiting()); longest > time.Hour {
+			t.Fatalf("one of %d keys waits for %v", len(waiting()), longest)
+		}
+		return env.Idle() && len(waiting()) == 0
+	})
+}
+
+// Its key returns in between. Pins JOB-40e and JOB-141.
+func TestAJobIsActiveUntilADeadlineThatIsFarAhead(t *testing.T) {
+	const deadline = 5 * time.Hour
+	env := controllertest.New(t, newJob(started, func(job *batchv1.Job) {
+		job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline.Seconds()))
+		job.Status.StartTime = ptr.To(metav1.NewTime(start))
+	}))
+	env.CompleteWrites("pods")
+	c := must.Get(newController(env.Env, defaults))(t)
+	env.Start(t)
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "the Job fails", 10*time.Minute, func() bool {
+		job := controllertest.MustStored[*batchv1.Job](t, env, "ns", "pi")
+		fails := trueCondition(job, batchv1.JobFailureTarget) != nil
+		if lived := env.Clock.Since(start); fails && lived < deadline {
+			t.Fatalf("it has failed after %v", lived)
+		}
+		return fails
 	})
 }

@@ -56,7 +56,7 @@ func (c *jobController) jobUpdated(lane reconcile.Lane, old, job *batchv1.Job) {
 	}
 	if !ptr.Equal(old.Spec.ActiveDeadlineSeconds, job.Spec.ActiveDeadlineSeconds) {
 		if remaining, ok := untilDeadline(job, c.Clock.Now()); ok {
-			c.owners.EnqueueAfter(job, max(0, remaining))
+			c.owners.EnqueueAfter(job, min(max(0, remaining), reconcile.LongestWait))
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // evict deletes a pod when its appointment is due. If the appointment was cancelled, there is nothing to do; if it was
-// postponed, the pod is enqueued for its time. NotFound as the answer to a write proves nothing, since an admission
+// not due yet, the pod is enqueued again. NotFound as the answer to a write proves nothing, since an admission
 // webhook may give it: the appointment ends when the cache shows that the pod is gone.
 func (c *evictionController) evict(ctx context.Context, key identity) error {
 	now := c.Clock.Now()
@@ -59,18 +59,23 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 	return nil
 }
 
-// isDue reports whether a pod has to be evicted. If that was postponed, the pod is enqueued for its time:
-// until then, it was in the queue for an earlier one.
+// evictLater enqueues a pod for the time of its appointment, or to be enqueued again before.
+func (c *evictionController) evictLater(key identity, due time.Time) {
+	c.evictionQueue.AddAfter(key, min(due.Sub(c.Clock.Now()), reconcile.LongestWait))
+}
+
+// isDue reports whether a pod has to be evicted. If its time is still to come, which may also have been postponed, the
+// pod is enqueued again.
 func (c *evictionController) isDue(key identity, now time.Time) bool {
 	made, ok := c.appointments.of(key)
 	if !ok {
 		return false
 	}
-	left := made.due.Sub(now)
-	if left > 0 {
-		c.evictionQueue.AddAfter(key, left)
+	if made.due.After(now) {
+		c.evictLater(key, made.due)
+		return false
 	}
-	return left <= 0
+	return true
 }
 
 // delete marks a pod as the target of a disruption and deletes it, with its own grace period. Both

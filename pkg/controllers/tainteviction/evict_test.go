@@ -3,6 +3,7 @@ package tainteviction
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -249,4 +250,66 @@ func TestAnEvictionWaitsUntilPodsMayBeDeleted(t *testing.T) {
 	if verbs := env.WriteVerbs(); !slices.Equal(verbs, []string{"patch", "delete"}) {
 		t.Errorf("sent %q", verbs)
 	}
+}
+
+const month = 30 * 24 * 60 * 60
+
+// Pins TAINT-55.
+func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *controllertest.Env){
+		"TAINT-55: it is gone": func(t *testing.T, env *controllertest.Env) { env.Remove(t, tolerating()) },
+		"TAINT-55: the taint is gone": func(t *testing.T, env *controllertest.Env) {
+			if _, err := env.Fake.CoreV1().Nodes().Update(env.Context(), node(), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taken over %t", name, taken), func(t *testing.T) {
+				env := controllertest.New(t, node(taint("a")), tolerating(tolerates("a", month)))
+				if taken {
+					made := appointment{uid: "pod", node: "node", created: epoch, due: epoch.Add(month * time.Second)}
+					env.Succeed(handover{map[types.NamespacedName]appointment{podKey: made}, epoch})
+				}
+				c, err := newController(env.Env, config{separate: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				env.Start(t)
+				env.Run(t, c)
+				env.AwaitIdle(t)
+				waiting := func() []controller.LoopKey { return c.evictions.Keys(func(string) bool { return true }) }
+				for _, passes := range []time.Duration{0, 61 * time.Minute} {
+					env.Clock.Step(passes)
+					env.AwaitIdle(t)
+					if longest := env.LongestDelay(waiting()); longest > time.Hour {
+						t.Fatalf("a pod waits for %v", longest)
+					}
+				}
+				end(t, env)
+				controllertest.Eventually(t, "the eviction is cancelled", func() bool { return !c.appointments.has(podKey) })
+				env.EventuallyAsTimePasses(t, "nothing waits", 10*time.Minute, func() bool { return env.Idle() && len(waiting()) == 0 })
+			})
+		}
+	}
+}
+
+// Its key returns in between. Pins TAINT-55.
+func TestAPodIsEvictedAfterALongTime(t *testing.T) {
+	const limit = 5 * time.Hour
+	env := controllertest.New(t, node(taint("a")), tolerating(tolerates("a", int64(limit.Seconds()))))
+	c, err := newController(env.Env, config{separate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.EventuallyAsTimePasses(t, "the pod is evicted", 10*time.Minute, func() bool {
+		_, stored := controllertest.Stored[*corev1.Pod](t, env, podKey.Namespace, podKey.Name)
+		if lived := env.Clock.Since(epoch); !stored && lived < limit {
+			t.Fatalf("it is evicted after %v", lived)
+		}
+		return !stored
+	})
 }

@@ -59,6 +59,6 @@ func (c *evictionController) takeOver(left map[types.NamespacedName]appointment)
 	defer c.appointments.mu.Unlock()
 	for key, made := range left {
 		c.appointments.set(key, made)
-		c.evictionQueue.AddAfter(identity{key, made.uid}, made.due.Sub(c.Clock.Now()))
+		c.evictLater(identity{key, made.uid}, made.due)
 	}
 }

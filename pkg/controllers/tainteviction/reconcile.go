@@ -59,7 +59,7 @@ func (c *evictionController) judgePod(ctx context.Context, key types.NamespacedN
 	}
 	if made != nil {
 		klog.FromContext(ctx).V(2).Info("Pod is to be evicted", "pod", key, "node", made.node, "due", made.due.Round(0))
-		c.evictionQueue.AddAfter(identity{key, made.uid}, made.due.Sub(c.Clock.Now()))
+		c.evictLater(identity{key, made.uid}, made.due)
 	}
 	return nil
 }

@@ -16,10 +16,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// longestWait is how long a key waits at most. A key that waits cannot be taken back when its Job is deleted, and a Job
-// may have a time to live of years, and be deleted by its owner after an hour.
-const longestWait = time.Hour
-
 func (c *ttlController) reconcile(ctx context.Context, key types.NamespacedName) error {
 	job, found, err := reconcile.Found(c.jobs.Jobs(key.Namespace).Get(key.Name))
 	if !found || !isCandidate(job) {
@@ -34,7 +30,7 @@ func (c *ttlController) reconcile(ctx context.Context, key types.NamespacedName)
 		klog.FromContext(ctx).Info("Job finished in the future, clocks may differ", "job", key, "finished", finished, "now", now)
 	}
 	if remaining := expiry.Sub(now); remaining > 0 {
-		c.queue.AddAfter(key, min(remaining, longestWait))
+		c.queue.AddAfter(key, min(remaining, reconcile.LongestWait))
 		return nil
 	}
 	return c.delete(ctx, job, expiry)

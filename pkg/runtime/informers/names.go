@@ -50,6 +50,9 @@ func (m *metricNames) acquire(t reflect.Type, filter controller.Filter) (*cache.
 	if m.closed {
 		return nil, func() {}
 	}
+	if filter.Namespace != "" {
+		filter.Namespace = "*" // there may be thousands, and a series never ends
+	}
 	prefix := m.name + describe(filter)
 	slot, err := m.slotFor(prefix, t)
 	if err != nil {

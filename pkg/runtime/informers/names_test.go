@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// Pins MGR-59.
+// Pins MGR-59 and MGR-262.
 func TestMetricNames(t *testing.T) {
 	m := newMetricNames("names-test")
 	pod, node := reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*corev1.Node]()
@@ -30,7 +31,7 @@ func TestMetricNames(t *testing.T) {
 	}
 	releasePod := acquire(pod, controller.Filter{}, "names-test")
 	releaseNode := acquire(node, controller.Filter{}, "names-test")
-	releaseFiltered := acquire(pod, filter, "names-test/ns[f]{l}")
+	releaseFiltered := acquire(pod, filter, "names-test/*[f]{l}")
 	for range 3 { // a pod informer that is stopped and made again, while that of nodes runs
 		releasePod()
 		releasePod = acquire(pod, controller.Filter{}, "names-test-2")
@@ -41,7 +42,7 @@ func TestMetricNames(t *testing.T) {
 	releaseNode()
 	releaseFiltered()
 	// What others have taken is skipped. That it can be taken shows that it was released.
-	for _, name := range []string{"names-test", "names-test-2", "names-test/ns[f]{l}", "names-test/busy", "names-test/busy-2", "names-test/busy-3"} {
+	for _, name := range []string{"names-test", "names-test-2", "names-test/*[f]{l}", "names-test/*", "names-test/*-2", "names-test/*-3"} {
 		reserved, err := cache.NewInformerName(name)
 		if err != nil {
 			t.Fatalf("name was not released: %v", err)
@@ -52,6 +53,20 @@ func TestMetricNames(t *testing.T) {
 	acquire(pod, controller.Filter{Namespace: "busy"}, "")()
 	m.close()
 	acquire(pod, controller.Filter{Namespace: "other"}, "")()
+}
+
+// legacy-serviceaccount-token-cleaner reads the pods of one namespace after another. Pins MGR-262.
+func TestNamespacesShareTheirMetrics(t *testing.T) {
+	m := newMetricNames("namespaces-test")
+	names := map[string]bool{}
+	for i := range 1000 {
+		name, release := m.acquire(reflect.TypeFor[*corev1.Pod](), controller.Filter{Namespace: fmt.Sprintf("ns-%d", i)})
+		names[name.Name()] = true
+		release()
+	}
+	if len(names) != 1 || len(m.slots) != 1 {
+		t.Errorf("metrics have had %d names, of which %d are kept", len(names), len(m.slots))
+	}
 }
 
 // Pins MGR-64.

@@ -26,8 +26,10 @@ const (
 	// restore of etcd it may never come.
 	patience = time.Second
 	// rereadAfter is how long a cache may lack what a read has shown before the objects are
-	// read again.
+	// read again. It is also the longest time after which a read that failed is repeated.
 	rereadAfter = 10 * time.Second
+	// repeatErrorAfter is how often the error of a read is logged while it stays the same.
+	repeatErrorAfter = 10 * time.Minute
 	// maxReads is how many consistent reads are under way at the same time.
 	maxReads = 16
 )
@@ -222,6 +224,7 @@ func (b *Barrier) awaitVersion(ctx context.Context, k *check, c Cache) bool {
 // false if ctx ended first.
 func (b *Barrier) awaitObjects(ctx context.Context, k *check, c Cache) bool {
 	logger := klog.FromContext(ctx).WithValues("cache", c.String())
+	var refused refusal
 	for ctx.Err() == nil {
 		s, err := b.read(ctx, c)
 		if ctx.Err() != nil {
@@ -229,10 +232,13 @@ func (b *Barrier) awaitObjects(ctx context.Context, k *check, c Cache) bool {
 		}
 		if err != nil {
 			k.lacks(fmt.Sprintf("not yet compared with earlier writes: %v", err))
-			logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")
-			b.poll(ctx, patience, func() bool { return false })
+			if refused.again(err, b.options.Clock.Now()) {
+				logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")
+			}
+			b.pause(ctx, refused.delay)
 			continue
 		}
+		refused = refusal{}
 		missing := s.missingFrom(c.Store)
 		passed := b.poll(ctx, rereadAfter, func() bool {
 			if reached(c, s.version) {
@@ -251,6 +257,30 @@ func (b *Barrier) awaitObjects(ctx context.Context, k *check, c Cache) bool {
 		}
 	}
 	return false
+}
+
+// refusal is a read that failed, several times in a row perhaps.
+type refusal struct {
+	delay  time.Duration // until it is repeated
+	text   string
+	logged time.Time
+}
+
+// again counts a failure, and reports whether it is to be logged.
+func (r *refusal) again(err error, now time.Time) (news bool) {
+	r.delay = min(max(patience, 2*r.delay), rereadAfter)
+	news = err.Error() != r.text || now.Sub(r.logged) >= repeatErrorAfter
+	if news {
+		r.text, r.logged = err.Error(), now
+	}
+	return news
+}
+
+func (b *Barrier) pause(ctx context.Context, limit time.Duration) {
+	select {
+	case <-b.options.Clock.After(limit):
+	case <-ctx.Done():
+	}
 }
 
 func (b *Barrier) read(ctx context.Context, c Cache) (snapshot, error) {

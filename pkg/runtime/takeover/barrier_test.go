@@ -1,14 +1,17 @@
 package takeover
 
 import (
+	"errors"
 	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"weak"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +21,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -231,6 +235,47 @@ func TestARefusedReadIsShownAndTriedAgain(t *testing.T) {
 	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
 	f.wantWaiting(t, "forbidden")
 	f.wantPassed(t, "pods=12 *=?")
+}
+
+// The objects of a custom resource cannot be read while the webhook that converts them is down. Pins MGR-263.
+func TestAReadThatKeepsBeingRefusedFloodsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, answer := 0, errors.New("the webhook is down")
+		s := newServer(t, true, "12", pod("a", "1", "10"))
+		s.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+			reads++
+			return answer != nil, nil, answer
+		})
+		var lines []string
+		f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		f.Barrier = New(klog.NewContext(t.Context(), logger), f.options)
+		t.Cleanup(f.End)
+		passed := f.Passed(f.cache)
+		for _, phase := range []struct {
+			lasts           time.Duration
+			answer          error
+			maxReads, lines int
+		}{
+			{5 * time.Minute, answer, 35, 1},
+			{5*time.Minute - time.Second, answer, 31, 0},
+			{time.Minute, answer, 7, 1},
+			{time.Minute, errors.New("it is down in another way"), 7, 1},
+			{rereadAfter, nil, 1, 0},
+		} {
+			reads, lines, answer = 0, nil, phase.answer
+			time.Sleep(phase.lasts)
+			synctest.Wait()
+			if reads == 0 || reads > phase.maxReads || len(lines) != phase.lines {
+				t.Errorf("%d reads and %d lines in %v, want at most %d and %d", reads, len(lines), phase.lasts, phase.maxReads, phase.lines)
+			}
+		}
+		select {
+		case <-passed:
+		default:
+			t.Errorf("not passed, lacks %q", f.Lacking(f.cache))
+		}
+	})
 }
 
 // Something between this process and the API server may end each stream before all objects were sent.

@@ -13,3 +13,8 @@ const RecheckAfter = 10 * time.Second
 // RetryDroppedAfter is when a key is reconciled again that was dropped after MaxRetries. What made it fail, such as an
 // admission webhook that was down, ends without an event, and the next one, or a resync, may be many hours away.
 const RetryDroppedAfter = 10 * time.Minute
+
+// LongestWait is how long a key waits at most for a time that may be far ahead; then the rest is waited for. A key that
+// waits cannot be taken back when its object is gone: with times that are a month ahead, and objects that live for a
+// minute, those that wait in vain would come to millions.
+const LongestWait = time.Hour
