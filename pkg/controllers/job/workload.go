@@ -13,7 +13,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/requests"
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+var (
+	workloadResource = schedulingv1alpha2.Resource("workloads")
+	podGroupResource = schedulingv1alpha2.Resource("podgroups")
 )
 
 // gangs finds the objects that make the scheduler start the pods of a Job together:
@@ -24,6 +31,8 @@ import (
 //     could not join the group. It creates a missing PodGroup at any time, because pods refer to
 //     it by name. It uses existing objects if this Job controls them and they have that form.
 //  3. In every other case the scheduler schedules pods one by one.
+//  4. What it created is awaited like pods: a Job that has started, and whose Workload the cache does not show yet,
+//     would be taken for one without, and its next pods would not join the group.
 type gangs struct {
 	workloads workloadIndex
 	podGroups podGroupIndex
@@ -38,6 +47,16 @@ func newGangs(env controller.Env, enabled bool) *gangs {
 	workloads := newWorkloadIndex(scheduling.Workloads().Informer())
 	podGroups := newPodGroupIndex(scheduling.PodGroups().Informer())
 	return &gangs{workloads: workloads, podGroups: podGroups}
+}
+
+// writtenStores returns the stores of what is created for a Job.
+func (g *gangs) writtenStores(ofPods writes.Store) writes.Stores {
+	stores := writes.Stores{pods.Resource: ofPods}
+	if g != nil {
+		stores[workloadResource] = g.workloads.indexer
+		stores[podGroupResource] = g.podGroups.indexer
+	}
+	return stores
 }
 
 // ensureGang returns the name of the PodGroup of the pods of a Job, empty if they have none.
@@ -102,6 +121,7 @@ func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (
 	if err != nil {
 		return nil, err
 	}
+	c.owners.Writes.Wrote(r.job, workloadResource, created.ResourceVersion)
 	c.Record(createdWorkload(r.job, created.Name))
 	return created, nil
 }
@@ -125,7 +145,12 @@ func (c *jobController) ensurePodGroup(ctx context.Context, r *reconciliation, w
 		}
 		return found[0], nil
 	}
-	return c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(r.job, workload), metav1.CreateOptions{})
+	created, err := c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(r.job, workload), metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c.owners.Writes.Wrote(r.job, podGroupResource, created.ResourceVersion)
+	return created, nil
 }
 
 func newWorkload(job *batchv1.Job) *schedulingv1alpha2.Workload {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func gangConfig() config {
@@ -262,5 +265,43 @@ func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
 	}
 	if slices.ContainsFunc(f.Requests(), func(r string) bool { return strings.HasPrefix(r, "create pods") }) {
 		t.Errorf("requests: %q", f.Requests())
+	}
+}
+
+// The cache of Workloads is behind that of Jobs and pods, by which the Job has started. Pins JOB-140.
+func TestPodsJoinAGangThatTheCacheDoesNotShowYet(t *testing.T) {
+	for name, requireFresh := range map[string]bool{"with its gate": true, "without its gate": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := gangConfig()
+			cfg.requireFresh = requireFresh
+			f := newFixture(t, cfg, newJob(indexed, sized(2, 2)))
+			f.CompleteWrites("workloads", "podgroups")
+			scheduling := []runtime.Object{&schedulingv1alpha2.Workload{}, &schedulingv1alpha2.PodGroup{}}
+			for _, kind := range scheduling {
+				f.EmptyCache(t, kind, "1")
+			}
+			f.RefuseIf("create pods", errBoom, func(n int) bool { return n == 2 })
+			if err := f.Reconcile(); err == nil {
+				t.Fatal("both pods were created")
+			}
+			f.CatchUp(t)
+			f.Clock.Step(time.Minute)
+			if err := f.Reconcile(); err != nil && !reconcile.IsRequeue(err) {
+				t.Fatal(err)
+			}
+			f.Env.CatchUp(t, scheduling...)
+			f.CatchUp(t)
+			f.Clock.Step(time.Minute)
+			f.MustReconcile(t)
+			all := f.storedPods(t)
+			for _, pod := range all {
+				if pod.Spec.SchedulingGroup == nil {
+					t.Errorf("pod %s is not in the group", pod.Name)
+				}
+			}
+			if len(all) != 2 {
+				t.Errorf("there are %d pods", len(all))
+			}
+		})
 	}
 }
