@@ -268,7 +268,7 @@ func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
 	}
 }
 
-// The cache of Workloads is behind that of Jobs and pods, by which the Job has started. Pins JOB-140.
+// The cache of Workloads is behind those of Jobs and pods, by which the Job has started. Pins JOB-140.
 func TestPodsJoinAGangThatTheCacheDoesNotShowYet(t *testing.T) {
 	for name, requireFresh := range map[string]bool{"with its gate": true, "without its gate": false} {
 		t.Run(name, func(t *testing.T) {

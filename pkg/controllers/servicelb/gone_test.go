@@ -163,29 +163,35 @@ func TestTheNextInstanceDeletesLoadBalancersOfServicesThatAreGone(t *testing.T) 
 			cloud.Reset()
 			const deleting = "EnsureLoadBalancerDeleted a/left"
 			cloud.Fail(deleting, errors.New("unauthorized"))
-			env := controllertest.New(t, balanced("left", finalized))
-			env.Start(t)
-			for _, happens := range []func(*testing.T, *controllertest.Env){tc.before, nil} { // the second one inherits, too
-				c := must.Get(newController(env.Env, configWith(1)))(t)
-				stop := env.Run(t, c)
-				synctest.Wait() // before each change, so that no write of the instance overtakes it
-				if happens != nil {
-					happens(t, env)
-					synctest.Wait()
-				}
-				stop()
-				env.Succeed(c.HandOver())
+			has := func(s *corev1.Service) bool {
+				_, ok := cloud.Hosts(s)
+				return ok
 			}
+			env := controllertest.New(t, balanced("left", finalized))
+			first := must.Get(newController(env.Env, configWith(1)))(t)
+			env.Start(t)
+			stop := env.Run(t, first)
+			synctest.Wait() // before each change, so that no write of the instance overtakes it
+			if tc.before != nil {
+				tc.before(t, env)
+				synctest.Wait()
+			}
+			stop()
+			if !has(balanced("left")) {
+				t.Fatalf("there is no load balancer: %v", cloud.Calls(""))
+			}
+			env.Succeed(first.HandOver())
+			second := must.Get(newController(env.Env, configWith(2)))(t) // for which the cloud fails, too
+			stop = env.Run(t, second)
+			synctest.Wait()
+			stop()
+			env.Succeed(second.HandOver())
 			if tc.between != nil {
 				tc.between(t, env)
 				synctest.Wait()
 			}
 			cloud.Fail(deleting, nil)
-			env.Run(t, must.Get(newController(env.Env, configWith(2)))(t))
-			has := func(s *corev1.Service) bool {
-				_, ok := cloud.Hosts(s)
-				return ok
-			}
+			env.Run(t, must.Get(newController(env.Env, configWith(1)))(t))
 			controllertest.Eventually(t, "the load balancers are as they should be", func() bool {
 				return has(balanced("left")) == tc.stays && has(balanced("left", another)) == tc.has
 			})
