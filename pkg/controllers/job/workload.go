@@ -3,8 +3,10 @@ package job
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -32,7 +36,8 @@ var (
 //     it by name. It uses existing objects if this Job controls them and they have that form.
 //  3. In every other case the scheduler schedules pods one by one.
 //  4. What it created is awaited like pods: a Job that has started, and whose Workload the cache does not show yet,
-//     would be taken for one without, and its next pods would not join the group.
+//     would be taken for one without, and its next pods would not join the group. If there are pods in the group, it is
+//     read live.
 type gangs struct {
 	workloads workloadIndex
 	podGroups podGroupIndex
@@ -64,6 +69,9 @@ func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (stri
 	if c.gangs == nil || r.job.DeletionTimestamp != nil || !formsGang(r.job) {
 		return "", nil
 	}
+	if unseen, err := c.unseenGang(ctx, r); unseen != "" || err != nil {
+		return unseen, err
+	}
 	var group *schedulingv1alpha2.PodGroup
 	// If an object exists that the cache does not show yet, reading again helps.
 	err := requests.RetryOn(apierrors.IsAlreadyExists, retry.DefaultRetry, func() (err error) {
@@ -81,6 +89,26 @@ func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (stri
 		return "", nil
 	}
 	return group.Name, nil
+}
+
+// unseenGang returns the name of the PodGroup of active pods of a Job of which the cache shows no Workload, empty if there
+// is none. A list after a break of the watch may lack the Workload, so it is read live.
+func (c *jobController) unseenGang(ctx context.Context, r *reconciliation) (string, error) {
+	member := slices.IndexFunc(r.active, func(pod *corev1.Pod) bool { return index.GroupOf(pod) != "" })
+	found, err := c.gangs.workloads.ofJob(r.job.Namespace, r.job.Name)
+	if err != nil || member < 0 || len(found) > 0 {
+		return "", err
+	}
+	workload, err := c.Client.SchedulingV1alpha2().Workloads(r.job.Namespace).Get(ctx, workloadName(r.job), metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the Workload of Job %s: %w", r.key, err)
+	case r.usable(ctx, workload) == nil:
+		return "", nil
+	}
+	return index.GroupOf(r.active[member]), nil
 }
 
 func formsGang(job *batchv1.Job) bool {
@@ -109,11 +137,7 @@ func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (
 		logger.Info("Job has several Workloads, using none", "job", klog.KObj(r.job), "workloads", len(found))
 		return nil, nil
 	case len(found) == 1:
-		if !metav1.IsControlledBy(found[0], r.job) || len(found[0].Spec.PodGroupTemplates) != 1 {
-			logger.V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(r.job), "workload", klog.KObj(found[0]))
-			return nil, nil
-		}
-		return found[0], nil
+		return r.usable(ctx, found[0]), nil
 	case !r.neverStarted():
 		return nil, nil
 	}
@@ -124,6 +148,15 @@ func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (
 	c.owners.Writes.Wrote(r.job, workloadResource, created.ResourceVersion)
 	c.Record(createdWorkload(r.job, created.Name))
 	return created, nil
+}
+
+// usable returns the Workload if the Job can use it, nil otherwise.
+func (r *reconciliation) usable(ctx context.Context, workload *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
+	if metav1.IsControlledBy(workload, r.job) && len(workload.Spec.PodGroupTemplates) == 1 {
+		return workload
+	}
+	klog.FromContext(ctx).V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(r.job), "workload", klog.KObj(workload))
+	return nil
 }
 
 // ensurePodGroup returns the PodGroup of the Workload of a Job, nil if there is none that

@@ -21,6 +21,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -77,6 +78,7 @@ func TestRequestsOfAJob(t *testing.T) {
 				}
 			}
 			f := newFixture(t, test.config, newJob(indexed, sized(3, 3)))
+			f.Kinds = append(f.Kinds, &schedulingv1alpha2.Workload{}, &schedulingv1alpha2.PodGroup{})
 			f.MustReconcile(t)
 			observe(f)
 			// A pod to be adopted, one to be released, one that has finished, and one of no index.
@@ -301,6 +303,56 @@ func TestPodsJoinAGangThatTheCacheDoesNotShowYet(t *testing.T) {
 			}
 			if len(all) != 2 {
 				t.Errorf("there are %d pods", len(all))
+			}
+		})
+	}
+}
+
+// A list after a break of the watch has lacked the Workload of a Job that has started.
+func TestAWorkloadThatTheCacheLacks(t *testing.T) {
+	workload := newWorkload(newJob(indexed, sized(2, 2)))
+	workload.UID = "w"
+	foreign := workload.DeepCopy()
+	foreign.OwnerReferences = nil
+	group := newPodGroup(newJob(), workload)
+	inGroup := func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group.Name} }
+	for name, test := range map[string]struct {
+		pod    func(*corev1.Pod)
+		stored *schedulingv1alpha2.Workload
+		read   error
+		reads  bool
+		used   bool
+	}{
+		"JOB-141: it exists":              {pod: inGroup, stored: workload, reads: true, used: true},
+		"JOB-141: it is gone":             {pod: inGroup, reads: true},
+		"JOB-141: it is of somebody else": {pod: inGroup, stored: foreign, reads: true},
+		"JOB-141: it cannot be read":      {pod: inGroup, stored: workload, read: errBoom, reads: true},
+		"JOB-141: no pod is in its group": {pod: func(*corev1.Pod) {}, stored: workload},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2), started), newPod("p", test.pod, atIndex(0)))
+			if test.stored != nil {
+				f.Store(t, test.stored)
+			}
+			if test.read != nil {
+				f.Refuse("get workloads", test.read)
+			}
+			if err := f.Reconcile(); !errors.Is(err, test.read) {
+				t.Fatalf("got %v", err)
+			}
+			if got := f.Requests(); slices.ContainsFunc(got, func(r string) bool { return strings.HasPrefix(r, "get workloads") }) != test.reads {
+				t.Errorf("requests: %q", got)
+			}
+			all := f.storedPods(t)
+			if test.read != nil {
+				if len(all) != 1 {
+					t.Errorf("there are %d pods", len(all))
+				}
+				return
+			}
+			is := slices.IndexFunc(all, func(p *corev1.Pod) bool { return p.Name != "p" })
+			if is < 0 || (index.GroupOf(all[is]) == group.Name) != test.used {
+				t.Errorf("the pods are %v", all)
 			}
 		})
 	}
