@@ -3,10 +3,8 @@ package job
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
@@ -36,8 +33,7 @@ var (
 //     it by name. It uses existing objects if this Job controls them and they have that form.
 //  3. In every other case the scheduler schedules pods one by one.
 //  4. What it created is awaited like pods: a Job that has started, and whose Workload the cache does not show yet,
-//     would be taken for one without, and its next pods would not join the group. If there are pods in the group, it is
-//     read live.
+//     would be taken for one without, and its next pods would not join the group. Before it gets pods, it is read live.
 type gangs struct {
 	workloads workloadIndex
 	podGroups podGroupIndex
@@ -91,12 +87,11 @@ func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (stri
 	return group.Name, nil
 }
 
-// unseenGang returns the name of the PodGroup of active pods of a Job of which the cache shows no Workload, empty if there
-// is none. A list after a break of the watch may lack the Workload, so it is read live.
+// unseenGang returns the name of the PodGroup of a Job that has started, and of which the cache shows no Workload, empty
+// if there is none. A list after a break of the watch may lack the Workload, so it is read live if pods are lacking.
 func (c *jobController) unseenGang(ctx context.Context, r *reconciliation) (string, error) {
-	member := slices.IndexFunc(r.active, func(pod *corev1.Pod) bool { return index.GroupOf(pod) != "" })
 	found, err := c.gangs.workloads.ofJob(r.job.Namespace, r.job.Name)
-	if err != nil || member < 0 || len(found) > 0 {
+	if err != nil || len(found) > 0 || r.neverStarted() || !r.lacksPods() {
 		return "", err
 	}
 	workload, err := c.Client.SchedulingV1alpha2().Workloads(r.job.Namespace).Get(ctx, workloadName(r.job), metav1.GetOptions{})
@@ -108,7 +103,16 @@ func (c *jobController) unseenGang(ctx context.Context, r *reconciliation) (stri
 	case r.usable(ctx, workload) == nil:
 		return "", nil
 	}
-	return index.GroupOf(r.active[member]), nil
+	group := newPodGroup(r.job, workload)
+	if err := c.createPodGroup(ctx, r, group); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("creating the PodGroup of Job %s: %w", r.key, err)
+	}
+	return group.Name, nil
+}
+
+// lacksPods reports whether pods may be created for a Job of a gang.
+func (r *reconciliation) lacksPods() bool {
+	return r.settled && !isSuspended(r.job) && int32(len(r.active)) < *r.job.Spec.Parallelism
 }
 
 func formsGang(job *batchv1.Job) bool {
@@ -178,12 +182,16 @@ func (c *jobController) ensurePodGroup(ctx context.Context, r *reconciliation, w
 		}
 		return found[0], nil
 	}
-	created, err := c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(r.job, workload), metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
+	group := newPodGroup(r.job, workload)
+	return group, c.createPodGroup(ctx, r, group)
+}
+
+func (c *jobController) createPodGroup(ctx context.Context, r *reconciliation, group *schedulingv1alpha2.PodGroup) error {
+	created, err := c.Client.SchedulingV1alpha2().PodGroups(group.Namespace).Create(ctx, group, metav1.CreateOptions{})
+	if err == nil {
+		c.owners.Writes.Wrote(r.job, podGroupResource, created.ResourceVersion)
 	}
-	c.owners.Writes.Wrote(r.job, podGroupResource, created.ResourceVersion)
-	return created, nil
+	return err
 }
 
 func newWorkload(job *batchv1.Job) *schedulingv1alpha2.Workload {

@@ -315,25 +315,27 @@ func TestAWorkloadThatTheCacheLacks(t *testing.T) {
 	foreign := workload.DeepCopy()
 	foreign.OwnerReferences = nil
 	group := newPodGroup(newJob(), workload)
-	inGroup := func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group.Name} }
 	for name, test := range map[string]struct {
-		pod    func(*corev1.Pod)
-		stored *schedulingv1alpha2.Workload
+		edit   func(*batchv1.Job)
+		stored []runtime.Object
 		read   error
 		reads  bool
 		used   bool
 	}{
-		"JOB-141: it exists":              {pod: inGroup, stored: workload, reads: true, used: true},
-		"JOB-141: it is gone":             {pod: inGroup, reads: true},
-		"JOB-141: it is of somebody else": {pod: inGroup, stored: foreign, reads: true},
-		"JOB-141: it cannot be read":      {pod: inGroup, stored: workload, read: errBoom, reads: true},
-		"JOB-141: no pod is in its group": {pod: func(*corev1.Pod) {}, stored: workload},
+		"JOB-141: it exists":              {stored: []runtime.Object{workload, group}, reads: true, used: true},
+		"JOB-141: it has no PodGroup":     {stored: []runtime.Object{workload}, reads: true, used: true},
+		"JOB-141: it is gone":             {reads: true},
+		"JOB-141: it is of somebody else": {stored: []runtime.Object{foreign}, reads: true},
+		"JOB-141: it cannot be read":      {stored: []runtime.Object{workload}, read: errBoom, reads: true},
+		"JOB-141: the Job needs no pods":  {edit: suspended, stored: []runtime.Object{workload}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, gangConfig(), newJob(indexed, sized(2, 2), started), newPod("p", test.pod, atIndex(0)))
-			if test.stored != nil {
-				f.Store(t, test.stored)
+			job := newJob(indexed, sized(2, 2), started)
+			if test.edit != nil {
+				test.edit(job)
 			}
+			f := newFixture(t, gangConfig(), job)
+			f.Store(t, test.stored...)
 			if test.read != nil {
 				f.Refuse("get workloads", test.read)
 			}
@@ -344,15 +346,13 @@ func TestAWorkloadThatTheCacheLacks(t *testing.T) {
 				t.Errorf("requests: %q", got)
 			}
 			all := f.storedPods(t)
-			if test.read != nil {
-				if len(all) != 1 {
-					t.Errorf("there are %d pods", len(all))
-				}
-				return
+			if mayCreate := test.read == nil && test.edit == nil; len(all) == 2 != mayCreate {
+				t.Errorf("there are %d pods", len(all))
 			}
-			is := slices.IndexFunc(all, func(p *corev1.Pod) bool { return p.Name != "p" })
-			if is < 0 || (index.GroupOf(all[is]) == group.Name) != test.used {
-				t.Errorf("the pods are %v", all)
+			for _, pod := range all {
+				if (index.GroupOf(pod) == group.Name) != test.used {
+					t.Errorf("pod %s is in group %q", pod.Name, index.GroupOf(pod))
+				}
 			}
 		})
 	}
