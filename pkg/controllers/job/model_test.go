@@ -134,7 +134,7 @@ func (w *jobWorld) admit(o runtime.Object) {
 	if ok {
 		w.admitToGang(pod)
 	}
-	if !ok || w.Faulty || w.lossy {
+	if !ok || w.Faulty || w.lossy || w.IsLateWrite() {
 		return
 	}
 	if job, ok := w.job(); ok {
