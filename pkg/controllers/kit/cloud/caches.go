@@ -218,8 +218,11 @@ type nodeLister struct {
 func (n nodeLister) Get(name string) (*corev1.Node, error) {
 	n.guard.first()
 	node, err := n.NodeLister.Get(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		n.guard.asked.forget(name)
+	case !initialized(node):
+		n.guard.asked.firstAbout(node)
 	}
 	return node, err
 }
