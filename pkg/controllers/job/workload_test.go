@@ -270,7 +270,7 @@ func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
 	}
 }
 
-// The cache of Workloads is behind those of Jobs and pods, by which the Job has started. Pins JOB-140.
+// The cache of Workloads is behind those of Jobs and pods, by which the Job has started. Pins JOB-142.
 func TestPodsJoinAGangThatTheCacheDoesNotShowYet(t *testing.T) {
 	for name, requireFresh := range map[string]bool{"with its gate": true, "without its gate": false} {
 		t.Run(name, func(t *testing.T) {
@@ -322,12 +322,12 @@ func TestAWorkloadThatTheCacheLacks(t *testing.T) {
 		reads  bool
 		used   bool
 	}{
-		"JOB-141: it exists":              {stored: []runtime.Object{workload, group}, reads: true, used: true},
-		"JOB-141: it has no PodGroup":     {stored: []runtime.Object{workload}, reads: true, used: true},
-		"JOB-141: it is gone":             {reads: true},
-		"JOB-141: it is of somebody else": {stored: []runtime.Object{foreign}, reads: true},
-		"JOB-141: it cannot be read":      {stored: []runtime.Object{workload}, read: errBoom, reads: true},
-		"JOB-141: the Job needs no pods":  {edit: suspended, stored: []runtime.Object{workload}},
+		"JOB-143: it exists":              {stored: []runtime.Object{workload, group}, reads: true, used: true},
+		"JOB-143: it has no PodGroup":     {stored: []runtime.Object{workload}, reads: true, used: true},
+		"JOB-143: it is gone":             {reads: true},
+		"JOB-143: it is of somebody else": {stored: []runtime.Object{foreign}, reads: true},
+		"JOB-143: it cannot be read":      {stored: []runtime.Object{workload}, read: errBoom, reads: true},
+		"JOB-143: the Job needs no pods":  {edit: suspended, stored: []runtime.Object{workload}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(indexed, sized(2, 2), started)
