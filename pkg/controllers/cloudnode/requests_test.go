@@ -3,23 +3,29 @@ package cloudnode
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/fake"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 // world is a controller that has made its first round, without nodes, and waits for the next.
@@ -153,6 +159,64 @@ func TestANodeThatIsMadeAnewIsAskedAboutAgain(t *testing.T) {
 	w.stop()
 	if answers != 2 {
 		t.Errorf("it is initialized with answer %d", answers)
+	}
+}
+
+// formerly is the name of the provider of formerCloud.
+const formerly = "formerly"
+
+// formerCloud is a provider with instances of the former form. It says when it is asked for the ID of one, and answers
+// with what it is told.
+type formerCloud struct {
+	fake.Cloud
+	asks    chan struct{}
+	answers chan string
+}
+
+// Instances implements cloudprovider.Interface.
+func (f *formerCloud) Instances() (cloudprovider.Instances, bool) { return f, true }
+
+// InstanceID implements cloudprovider.Instances.
+func (f *formerCloud) InstanceID(context.Context, types.NodeName) (string, error) {
+	f.asks <- struct{}{}
+	return <-f.answers, nil
+}
+
+// former is what the providers called formerly are. A test makes a new one.
+var former atomic.Pointer[formerCloud]
+
+func TestMain(m *testing.M) {
+	cloudprovider.RegisterCloudProvider(formerly, func(io.Reader) (cloudprovider.Interface, error) { return former.Load(), nil })
+	os.Exit(m.Run())
+}
+
+// Of a node that is made anew while a provider of the former form is asked, it gets the answer for the new one.
+// Pins CNODE-35.
+func TestANodeThatIsMadeAnewIsAskedAboutAgainInTheFormerForm(t *testing.T) {
+	node, again := uninitialized("anew"), uninitialized("anew")
+	node.UID, again.UID = "old", "new"
+	cloud := &formerCloud{asks: make(chan struct{}, 1), answers: make(chan string, 2)}
+	former.Store(cloud)
+	env := controllertest.New(t, node)
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = formerly
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
+	env.Start(t)
+	t.Cleanup(env.Run(t, c))
+	controllertest.Eventually(t, "the provider is asked", func() bool { return len(cloud.asks) > 0 })
+	<-cloud.asks
+	env.Remove(t, node)
+	env.Store(t, again)
+	controllertest.Eventually(t, "the cache shows the other node", func() bool {
+		cached, found, err := env.CacheOf(t, node).GetByKey("anew")
+		return err == nil && found && cached.(*corev1.Node).UID == "new"
+	})
+	cloud.answers <- "of-old"
+	cloud.answers <- "of-new"
+	stored := func() *corev1.Node { return controllertest.MustStored[*corev1.Node](t, env, "", "anew") }
+	controllertest.Eventually(t, "the node is initialized", func() bool { return len(stored().Spec.Taints) == 0 })
+	if id := stored().Spec.ProviderID; id != "fake://of-new" {
+		t.Errorf("its provider ID is %s", id)
 	}
 }
 

@@ -54,7 +54,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 const (
@@ -149,7 +148,7 @@ func newController(env controller.Env, cfg config) (*jobController, error) {
 	c.memory.removals = newRemovals(c.cachedPod, podInformer.Informer().GetStore().LastStoreSyncResourceVersion, env.Clock)
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
 		Kind: jobKind, Resource: jobResource, Informer: jobs, Live: c.live, Selector: selectorOf,
-		DependentStores: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},
+		DependentStores: c.gangs.writtenStores(podInformer.Informer().GetStore()),
 		RequireFresh:    cfg.requireFresh, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.memory.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: cfg.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)

@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
@@ -47,6 +49,8 @@ type jobWorld struct {
 	freed sets.Set[types.UID]
 	// lossy is set if lists may lack pods, or Jobs too.
 	lossy bool
+	// scaled is whether a Job was, which the cache may not show: what forms a gang depends on that.
+	scaled bool
 	// parallel is the largest number of pods that ever was to run at once.
 	parallel int32
 }
@@ -127,7 +131,10 @@ func (w *jobWorld) admit(o runtime.Object) {
 		w.parallel = max(w.parallel, *job.Spec.Parallelism)
 	}
 	pod, ok := o.(*corev1.Pod)
-	if !ok || w.Faulty || w.lossy {
+	if ok {
+		w.admitToGang(pod)
+	}
+	if !ok || w.Faulty || w.lossy || w.IsLateWrite() {
 		return
 	}
 	if job, ok := w.job(); ok {
@@ -146,6 +153,17 @@ func (w *jobWorld) admit(o runtime.Object) {
 	}
 	if active > w.parallel {
 		w.t.Errorf("%d pods are active, of %d", active, w.parallel)
+	}
+}
+
+// admitToGang checks that a pod is in the gang of its Job, if there is one.
+func (w *jobWorld) admitToGang(pod *corev1.Pod) {
+	job, ok := w.job()
+	if !ok || w.scaled || !formsGang(job) || !metav1.IsControlledBy(pod, job) || index.GroupOf(pod) != "" {
+		return
+	}
+	if _, ok := simulation.Get[*schedulingv1alpha2.Workload](w.World, "ns", workloadName(job)); ok {
+		w.t.Errorf("pod %s is not in the gang of the Job", pod.Name)
 	}
 }
 
@@ -292,6 +310,7 @@ func (w *jobWorld) user() {
 	case 2:
 		k := int32(n(6))
 		w.Note("user scales to %d", k)
+		w.scaled = true
 		w.parallel = max(w.parallel, k, *job.Spec.Parallelism)
 		simulation.Change(w.World, job, func(j *batchv1.Job) {
 			if isIndexed(j) && ptr.Equal(j.Spec.Completions, j.Spec.Parallelism) && j.Spec.SuccessPolicy == nil {
@@ -313,8 +332,8 @@ func (w *jobWorld) user() {
 }
 
 // TestWhateverHappensTheJobEnds has pods fail and deleted, specs edited, requests fail and the controller restarted,
-// while the caches are behind or incomplete. No status is refused, no pod is counted twice, and none keeps its
-// finalizer.
+// while the caches are behind or incomplete. No status is refused, no pod is counted twice, none keeps its finalizer,
+// and none is outside of the gang of its Job.
 func TestWhateverHappensTheJobEnds(t *testing.T) {
 	simulation.Run(t, 60, func(t *testing.T, w *simulation.World) {
 		(&jobWorld{World: w, t: t, named: map[types.UID]*named{}, freed: sets.New[types.UID]()}).run(t)
@@ -328,6 +347,7 @@ func (w *jobWorld) run(t *testing.T) {
 	cfg := defaults
 	cfg.requireFresh = w.Rand.IntN(2) == 0
 	cfg.resetStartTimeOfSuspended = w.Rand.IntN(3) > 0
+	cfg.gangScheduling = w.OneIn(2)
 	w.Start = startJobs(t, w.World, cfg)
 	w.Create(randomJob(w.World))
 	if w.lossy = w.OneIn(2); w.lossy {

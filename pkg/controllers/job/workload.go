@@ -13,7 +13,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+var (
+	workloadResource = schedulingv1alpha2.Resource("workloads")
+	podGroupResource = schedulingv1alpha2.Resource("podgroups")
 )
 
 // gangs finds the objects that make the scheduler start the pods of a Job together:
@@ -24,6 +32,8 @@ import (
 //     could not join the group. It creates a missing PodGroup at any time, because pods refer to
 //     it by name. It uses existing objects if this Job controls them and they have that form.
 //  3. In every other case the scheduler schedules pods one by one.
+//  4. What it created is awaited like pods: a Job that has started, and whose Workload the cache does not show yet,
+//     would be taken for one without, and its next pods would not join the group. Before it gets pods, it is read live.
 type gangs struct {
 	workloads workloadIndex
 	podGroups podGroupIndex
@@ -40,10 +50,23 @@ func newGangs(env controller.Env, enabled bool) *gangs {
 	return &gangs{workloads: workloads, podGroups: podGroups}
 }
 
+// writtenStores returns the stores of what is created for a Job.
+func (g *gangs) writtenStores(ofPods writes.Store) writes.Stores {
+	stores := writes.Stores{pods.Resource: ofPods}
+	if g != nil {
+		stores[workloadResource] = g.workloads.indexer
+		stores[podGroupResource] = g.podGroups.indexer
+	}
+	return stores
+}
+
 // ensureGang returns the name of the PodGroup of the pods of a Job, empty if they have none.
 func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (string, error) {
 	if c.gangs == nil || r.job.DeletionTimestamp != nil || !formsGang(r.job) {
 		return "", nil
+	}
+	if unseen, err := c.unseenGang(ctx, r); unseen != "" || err != nil {
+		return unseen, err
 	}
 	var group *schedulingv1alpha2.PodGroup
 	// If an object exists that the cache does not show yet, reading again helps.
@@ -62,6 +85,34 @@ func (c *jobController) ensureGang(ctx context.Context, r *reconciliation) (stri
 		return "", nil
 	}
 	return group.Name, nil
+}
+
+// unseenGang returns the name of the PodGroup of a Job that has started, and of which the cache shows no Workload, empty
+// if there is none. A list after a break of the watch may lack the Workload, so it is read live if pods are lacking.
+func (c *jobController) unseenGang(ctx context.Context, r *reconciliation) (string, error) {
+	found, err := c.gangs.workloads.ofJob(r.job.Namespace, r.job.Name)
+	if err != nil || len(found) > 0 || r.neverStarted() || !r.lacksPods() {
+		return "", err
+	}
+	workload, err := c.Client.SchedulingV1alpha2().Workloads(r.job.Namespace).Get(ctx, workloadName(r.job), metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the Workload of Job %s: %w", r.key, err)
+	case r.usable(ctx, workload) == nil:
+		return "", nil
+	}
+	group := newPodGroup(r.job, workload)
+	if err := c.createPodGroup(ctx, r, group); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("creating the PodGroup of Job %s: %w", r.key, err)
+	}
+	return group.Name, nil
+}
+
+// lacksPods reports whether pods may be created for a Job of a gang.
+func (r *reconciliation) lacksPods() bool {
+	return r.settled && !isSuspended(r.job) && int32(len(r.active)) < *r.job.Spec.Parallelism
 }
 
 func formsGang(job *batchv1.Job) bool {
@@ -90,11 +141,7 @@ func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (
 		logger.Info("Job has several Workloads, using none", "job", klog.KObj(r.job), "workloads", len(found))
 		return nil, nil
 	case len(found) == 1:
-		if !metav1.IsControlledBy(found[0], r.job) || len(found[0].Spec.PodGroupTemplates) != 1 {
-			logger.V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(r.job), "workload", klog.KObj(found[0]))
-			return nil, nil
-		}
-		return found[0], nil
+		return r.usable(ctx, found[0]), nil
 	case !r.neverStarted():
 		return nil, nil
 	}
@@ -102,8 +149,18 @@ func (c *jobController) ensureWorkload(ctx context.Context, r *reconciliation) (
 	if err != nil {
 		return nil, err
 	}
+	c.owners.Writes.Wrote(r.job, workloadResource, created.ResourceVersion)
 	c.Record(createdWorkload(r.job, created.Name))
 	return created, nil
+}
+
+// usable returns the Workload if the Job can use it, nil otherwise.
+func (r *reconciliation) usable(ctx context.Context, workload *schedulingv1alpha2.Workload) *schedulingv1alpha2.Workload {
+	if metav1.IsControlledBy(workload, r.job) && len(workload.Spec.PodGroupTemplates) == 1 {
+		return workload
+	}
+	klog.FromContext(ctx).V(2).Info("Ignoring a Workload that the Job does not control or that has another form", "job", klog.KObj(r.job), "workload", klog.KObj(workload))
+	return nil
 }
 
 // ensurePodGroup returns the PodGroup of the Workload of a Job, nil if there is none that
@@ -125,7 +182,16 @@ func (c *jobController) ensurePodGroup(ctx context.Context, r *reconciliation, w
 		}
 		return found[0], nil
 	}
-	return c.Client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(r.job, workload), metav1.CreateOptions{})
+	group := newPodGroup(r.job, workload)
+	return group, c.createPodGroup(ctx, r, group)
+}
+
+func (c *jobController) createPodGroup(ctx context.Context, r *reconciliation, group *schedulingv1alpha2.PodGroup) error {
+	created, err := c.Client.SchedulingV1alpha2().PodGroups(group.Namespace).Create(ctx, group, metav1.CreateOptions{})
+	if err == nil {
+		c.owners.Writes.Wrote(r.job, podGroupResource, created.ResourceVersion)
+	}
+	return err
 }
 
 func newWorkload(job *batchv1.Job) *schedulingv1alpha2.Workload {

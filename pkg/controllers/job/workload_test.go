@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func gangConfig() config {
@@ -74,6 +78,7 @@ func TestRequestsOfAJob(t *testing.T) {
 				}
 			}
 			f := newFixture(t, test.config, newJob(indexed, sized(3, 3)))
+			f.Kinds = append(f.Kinds, &schedulingv1alpha2.Workload{}, &schedulingv1alpha2.PodGroup{})
 			f.MustReconcile(t)
 			observe(f)
 			// A pod to be adopted, one to be released, one that has finished, and one of no index.
@@ -262,5 +267,93 @@ func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
 	}
 	if slices.ContainsFunc(f.Requests(), func(r string) bool { return strings.HasPrefix(r, "create pods") }) {
 		t.Errorf("requests: %q", f.Requests())
+	}
+}
+
+// The cache of Workloads is behind those of Jobs and pods, by which the Job has started. Pins JOB-142.
+func TestPodsJoinAGangThatTheCacheDoesNotShowYet(t *testing.T) {
+	for name, requireFresh := range map[string]bool{"with its gate": true, "without its gate": false} {
+		t.Run(name, func(t *testing.T) {
+			cfg := gangConfig()
+			cfg.requireFresh = requireFresh
+			f := newFixture(t, cfg, newJob(indexed, sized(2, 2)))
+			f.CompleteWrites("workloads", "podgroups")
+			scheduling := []runtime.Object{&schedulingv1alpha2.Workload{}, &schedulingv1alpha2.PodGroup{}}
+			for _, kind := range scheduling {
+				f.EmptyCache(t, kind, "1")
+			}
+			f.RefuseIf("create pods", errBoom, func(n int) bool { return n == 2 })
+			if err := f.Reconcile(); err == nil {
+				t.Fatal("both pods were created")
+			}
+			f.CatchUp(t)
+			f.Clock.Step(time.Minute)
+			if err := f.Reconcile(); err != nil && !reconcile.IsRequeue(err) {
+				t.Fatal(err)
+			}
+			f.Env.CatchUp(t, scheduling...)
+			f.CatchUp(t)
+			f.Clock.Step(time.Minute)
+			f.MustReconcile(t)
+			all := f.storedPods(t)
+			for _, pod := range all {
+				if pod.Spec.SchedulingGroup == nil {
+					t.Errorf("pod %s is not in the group", pod.Name)
+				}
+			}
+			if len(all) != 2 {
+				t.Errorf("there are %d pods", len(all))
+			}
+		})
+	}
+}
+
+// A list after a break of the watch has lacked the Workload of a Job that has started.
+func TestAWorkloadThatTheCacheLacks(t *testing.T) {
+	workload := newWorkload(newJob(indexed, sized(2, 2)))
+	workload.UID = "w"
+	foreign := workload.DeepCopy()
+	foreign.OwnerReferences = nil
+	group := newPodGroup(newJob(), workload)
+	for name, test := range map[string]struct {
+		edit   func(*batchv1.Job)
+		stored []runtime.Object
+		read   error
+		reads  bool
+		used   bool
+	}{
+		"JOB-143: it exists":              {stored: []runtime.Object{workload, group}, reads: true, used: true},
+		"JOB-143: it has no PodGroup":     {stored: []runtime.Object{workload}, reads: true, used: true},
+		"JOB-143: it is gone":             {reads: true},
+		"JOB-143: it is of somebody else": {stored: []runtime.Object{foreign}, reads: true},
+		"JOB-143: it cannot be read":      {stored: []runtime.Object{workload}, read: errBoom, reads: true},
+		"JOB-143: the Job needs no pods":  {edit: suspended, stored: []runtime.Object{workload}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(indexed, sized(2, 2), started)
+			if test.edit != nil {
+				test.edit(job)
+			}
+			f := newFixture(t, gangConfig(), job)
+			f.Store(t, test.stored...)
+			if test.read != nil {
+				f.Refuse("get workloads", test.read)
+			}
+			if err := f.Reconcile(); !errors.Is(err, test.read) {
+				t.Fatalf("got %v", err)
+			}
+			if got := f.Requests(); slices.ContainsFunc(got, func(r string) bool { return strings.HasPrefix(r, "get workloads") }) != test.reads {
+				t.Errorf("requests: %q", got)
+			}
+			all := f.storedPods(t)
+			if mayCreate := test.read == nil && test.edit == nil; len(all) == 2 != mayCreate {
+				t.Errorf("there are %d pods", len(all))
+			}
+			for _, pod := range all {
+				if (index.GroupOf(pod) == group.Name) != test.used {
+					t.Errorf("pod %s is in group %q", pod.Name, index.GroupOf(pod))
+				}
+			}
+		})
 	}
 }

@@ -8,8 +8,9 @@
 //     pkg/controllers/kit/cloud.
 //  2. Without a provider that is linked into the program there is nothing to run. A provider
 //     without load balancers leaves the controller idle.
-//  3. Nothing is handed over. An instance asks for the load balancer of every Service when it
-//     starts, which a provider answers from what there is.
+//  3. An instance asks for the load balancer of every Service when it starts, which a provider
+//     answers from what there is. What is handed over are the Services that may have one: if one
+//     is gone by then, its load balancer still has to be deleted, and nothing else names it.
 //
 // Behaviour: docs/specs/service-lb-controller.md.
 package servicelb
@@ -58,25 +59,59 @@ func configOf(c *controller.Config) config {
 	return config{provider, c.Cloud.ClusterName, int(*c.Controllers.ServiceLB.ConcurrentSyncs)}
 }
 
+type balancerController struct {
+	controller.Env
+	config config
+	loop   *cloud.Loop
+	// session is nil before the library was made. left are the Services of the former instance.
+	session *cloud.Session
+	left    handover
+}
+
 // newController returns none if there is no provider.
-func newController(env controller.Env, cfg config) (*cloud.Loop, error) {
+func newController(env controller.Env, cfg config) (*balancerController, error) {
 	if cfg.Linked() {
 		env.Informers.Core().V1().Services().Informer()
 	}
-	return cloud.New(env, cfg.Config, cfg.build)
+	c := &balancerController{Env: env, config: cfg}
+	loop, err := cloud.New(env, cfg.Config, c.build)
+	if err != nil || loop == nil {
+		return nil, err
+	}
+	c.loop = loop
+	return c, nil
+}
+
+// Run implements controller.Controller.
+func (c *balancerController) Run(ctx context.Context) error {
+	c.left, _ = controller.TakeOver(c.Env, c)
+	return c.loop.Run(ctx)
+}
+
+// handover has the Services that may have a load balancer.
+type handover []*corev1.Service
+
+// HandOver implements controller.HandsOver.
+func (c *balancerController) HandOver() handover {
+	if c.session == nil {
+		return c.left
+	}
+	return c.session.Balanced()
 }
 
 var errNoBalancers = errors.New("the cloud provider does not support external load balancers")
 
-func (c config) build(s *cloud.Session) ([]cloud.Part, error) {
+func (c *balancerController) build(s *cloud.Session) ([]cloud.Part, error) {
 	// Asked here, since the library has started its queues when it asks.
 	if _, ok := s.Cloud.LoadBalancer(); !ok {
 		return nil, errNoBalancers
 	}
-	library, err := service.New(s.Cloud, s.Client, s.Services(), s.Hosts(), c.cluster, utilfeature.DefaultFeatureGate)
+	library, err := service.New(s.Cloud, s.Client, s.Services(), s.Hosts(), c.config.cluster, utilfeature.DefaultFeatureGate)
 	if err != nil {
 		return nil, err
 	}
-	run := cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.workers, m) })
+	s.Inherit(c.left)
+	c.session, c.left = s, nil
+	run := cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.config.workers, m) })
 	return []cloud.Part{run, s.ConfirmHosts}, nil
 }

@@ -120,6 +120,85 @@ func TestAServiceThatIsDeletedBeforeTheLoadBalancerThatItDoesNotWant(t *testing.
 	}
 }
 
+// The cloud fails to delete a load balancer, since the file with its credentials is outdated. The edit that repairs that
+// ends the instance which knows of the load balancer, and its Service may be gone.
+func TestTheNextInstanceDeletesLoadBalancersOfServicesThatAreGone(t *testing.T) {
+	another := func(s *corev1.Service) { s.UID = "another" }
+	for name, tc := range map[string]struct {
+		// before is done while the cloud fails, and between when there is no instance.
+		before, between func(*testing.T, *controllertest.Env)
+		// stays is whether the load balancer does, and has whether another Service of the name has one.
+		stays, has bool
+	}{
+		"SLB-44: a Service that wanted it is gone": {before: func(t *testing.T, env *controllertest.Env) {
+			env.Remove(t, balanced("left"))
+		}},
+		"SLB-44: one that did not want it any more is gone": {before: func(t *testing.T, env *controllertest.Env) {
+			env.Store(t, balanced("left", internal, finalized))
+			synctest.Wait()
+			env.Store(t, balanced("left", internal))
+			synctest.Wait()
+			env.Remove(t, balanced("left"))
+		}},
+		"SLB-44: it is there without the finalizer, and wants none": {before: func(t *testing.T, env *controllertest.Env) {
+			env.Store(t, balanced("left", internal, finalized))
+			synctest.Wait()
+			env.Store(t, balanced("left", internal))
+		}},
+		"SLB-44: it is being deleted without the finalizer": {before: func(t *testing.T, env *controllertest.Env) {
+			env.Store(t, balanced("left", deleted, heldElsewhere))
+		}},
+		"SLB-44: it has gone between the instances": {between: func(t *testing.T, env *controllertest.Env) {
+			env.Remove(t, balanced("left"))
+		}},
+		"SLB-44: another one has its name": {before: func(t *testing.T, env *controllertest.Env) {
+			env.Remove(t, balanced("left"))
+			synctest.Wait()
+			env.Store(t, balanced("left", another))
+		}, has: true},
+		"SLB-44: it is there, and wants it": {stays: true},
+	} {
+		t.Run(name, controllertest.InBubble(func(t *testing.T) {
+			cloud := fakecloud.The()
+			cloud.Reset()
+			const deleting = "EnsureLoadBalancerDeleted a/left"
+			cloud.Fail(deleting, errors.New("unauthorized"))
+			has := func(s *corev1.Service) bool {
+				_, ok := cloud.Hosts(s)
+				return ok
+			}
+			env := controllertest.New(t, balanced("left", finalized))
+			first := must.Get(newController(env.Env, configWith(1)))(t)
+			env.Start(t)
+			stop := env.Run(t, first)
+			synctest.Wait() // before each change, so that no write of the instance overtakes it
+			if tc.before != nil {
+				tc.before(t, env)
+				synctest.Wait()
+			}
+			stop()
+			if !has(balanced("left")) {
+				t.Fatalf("there is no load balancer: %v", cloud.Calls(""))
+			}
+			env.Succeed(first.HandOver())
+			second := must.Get(newController(env.Env, configWith(2)))(t) // for which the cloud fails, too
+			stop = env.Run(t, second)
+			synctest.Wait()
+			stop()
+			env.Succeed(second.HandOver())
+			if tc.between != nil {
+				tc.between(t, env)
+				synctest.Wait()
+			}
+			cloud.Fail(deleting, nil)
+			env.Run(t, must.Get(newController(env.Env, configWith(1)))(t))
+			controllertest.Eventually(t, "the load balancers are as they should be", func() bool {
+				return has(balanced("left")) == tc.stays && has(balanced("left", another)) == tc.has
+			})
+		}))
+	}
+}
+
 // A Service becomes one of another class while the cloud has not finished with its load balancer. The address in its
 // status is that of the other controller by then.
 func TestAServiceThatIsOfAnotherClassKeepsItsAddress(t *testing.T) {

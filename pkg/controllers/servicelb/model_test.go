@@ -32,9 +32,9 @@ type model struct {
 	runs *simulation.Running
 	// starts is how many instances there were.
 	starts int
-	// strips is whether users take finalizers away. The load balancer of such a Service stays if it is deleted while
-	// there is no instance, or by a later one than worked on it.
-	strips bool
+	// strips is whether users take finalizers away, and lost whether an instance ended without a hand-over. The load
+	// balancer of a Service that is deleted without a finalizer stays then.
+	strips, lost bool
 	// had are the Services with a load balancer, unwanted those that did not want one at any time.
 	had, unwanted map[types.UID]bool
 	// late are the Services that were written after the library had given up on that, or that were given an address before
@@ -98,20 +98,32 @@ func (m *model) run() {
 	m.runs.Stop()
 }
 
-func (m *model) start(env controller.Env, _ any) simulation.Instance {
-	if m.runs != nil && m.OneIn(2) {
-		m.runs.Kill()
-		m.release()
-	} else if m.runs != nil {
-		m.release()
-		m.runs.Stop()
+func (m *model) start(env controller.Env, left any) simulation.Instance {
+	if m.runs != nil && left == nil {
+		m.lost = true
+		m.kill()
 	}
 	m.starts++
 	m.called, m.behind = map[string]bool{}, nil
+	var c *balancerController
 	m.runs = simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
-		return must.Get(newController(env, configWith(1)))(m.t)
+		c = must.Get(newController(env, configWith(1)))(m.t)
+		return c
 	})
-	return simulation.Instance{}
+	return simulation.Instance{HandOver: func() any {
+		if m.OneIn(2) {
+			m.kill()
+		} else {
+			m.release()
+			m.runs.Stop()
+		}
+		return c.HandOver()
+	}}
+}
+
+func (m *model) kill() {
+	m.runs.Kill()
+	m.release()
 }
 
 // trouble is what becomes of a call of the cloud. Like the API server, it answers one at a time.
@@ -300,7 +312,7 @@ func (m *model) check() {
 		}
 	}
 	var want []string
-	isLeft := m.strips && m.starts > 1
+	isLeft := m.strips && m.lost
 	for _, s := range simulation.All[*corev1.Service](m.World) {
 		ingress := s.Status.LoadBalancer.Ingress
 		if m.given[s.UID] && !m.late[s.UID] && !hasAddress(s, theirs) {

@@ -150,14 +150,18 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	return processed.ours(service), nil
 }
 
-// current returns the Service of a name as the cache shows it, nil if it is gone, which only the API server can say.
-// One that is being deleted without the finalizer counts as gone, too: it cannot get the finalizer back, and its load
-// balancer has to go.
+// current returns the Service of a name as the cache shows it, nil if it is gone, which only the API server can say. So
+// it has to say that another one has taken the place of one whose load balancer is to be deleted then. One that is
+// being deleted without the finalizer counts as gone, too: it cannot get the finalizer back, and its load balancer has
+// to go.
 func (s servicesOf) current(name string) (*corev1.Service, error) {
 	service, err := s.ServiceNamespaceLister.Get(name)
 	cached := err == nil
-	if apierrors.IsNotFound(err) {
+	if shown := service; apierrors.IsNotFound(err) || cached && s.guard.processed.isOwedBy(shown) {
 		service, err = s.live.Get(s.guard.working, name, metav1.GetOptions{})
+		if cached = cached && err == nil && service.UID == shown.UID; cached {
+			service = shown
+		}
 	}
 	switch {
 	case reconcile.Absent(err):
@@ -167,12 +171,17 @@ func (s servicesOf) current(name string) (*corev1.Service, error) {
 		return nil, errors.New("reading Service " + name + ": " + err.Error())
 	case err != nil:
 		return nil, err
-	case service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service):
+	case isLeaving(service):
 		return nil, nil
 	case !cached:
 		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
 	}
 	return service, nil
+}
+
+// isLeaving reports whether a Service is being deleted without the finalizer.
+func isLeaving(service *corev1.Service) bool {
+	return service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service)
 }
 
 // NodesInRounds are the nodes of the scope, for a controller that lists them once a round. Each list
@@ -209,8 +218,11 @@ type nodeLister struct {
 func (n nodeLister) Get(name string) (*corev1.Node, error) {
 	n.guard.first()
 	node, err := n.NodeLister.Get(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		n.guard.asked.forget(name)
+	case !initialized(node):
+		n.guard.asked.firstAbout(node)
 	}
 	return node, err
 }

@@ -264,6 +264,7 @@ func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*core
 // the same name: the library then asks again.
 func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOptions) (*corev1.Node, error) {
 	if n.guard.asked.another(node) {
+		n.guard.asked.forget(node.Name)
 		return nil, recreated(node.Name)
 	}
 	written, err := n.NodeInterface.Update(n.guard.bind(ctx), node, o)

@@ -92,6 +92,9 @@ type asked struct{ uids sync.Map }
 
 func (a *asked) about(node *corev1.Node) { a.uids.Store(node.Name, node.UID) }
 
+// firstAbout is for a node that is read, as it is before the provider is asked, and again before it is written.
+func (a *asked) firstAbout(node *corev1.Node) { a.uids.LoadOrStore(node.Name, node.UID) }
+
 func (a *asked) forget(name string) { a.uids.Delete(name) }
 
 // another reports whether the provider was asked about another node of the name, so that its

@@ -28,6 +28,8 @@ type processed struct {
 
 	mu    sync.Mutex
 	byKey map[string]written
+	// balanced are the Services that may have a load balancer, by UID, until the provider has none. See owed.go.
+	balanced map[types.UID]*corev1.Service
 }
 
 // written is what was written of a Service.

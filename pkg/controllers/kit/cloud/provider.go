@@ -81,7 +81,11 @@ func (b balancer) EnsureLoadBalancer(
 		}
 		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, whole)
 	}
-	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), ensure)
+	status, err := call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), ensure)
+	if !errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		b.guard.processed.balances(service)
+	}
+	return status, err
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
