@@ -40,7 +40,7 @@ func TestEventMetrics(t *testing.T) {
 }
 
 // Users who may create Jobs name other controllers, any number of them, and a series lasts as long as the instance.
-// Pins JOB-140.
+// Pins JOB-144.
 func TestOtherControllersHaveALimitedNumberOfSeries(t *testing.T) {
 	f := newFixture(t, defaults)
 	managed := func(by string) *batchv1.Job { return newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = &by }) }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A redirect, of an aggregated API server for example, leads neither tokens nor objects to another server. Pins MGR-262.
+// A redirect, of an aggregated API server for example, leads neither tokens nor objects to another server. Pins MGR-265.
 func TestRedirectsLeadToNoOtherServer(t *testing.T) {
 	for name, identity := range map[string]Identity{
 		"with the token of the process":     {Name: "c"},

@@ -136,7 +136,7 @@ func TestWhatLinesHold(t *testing.T) {
 }
 
 // klog quotes a text of one line and writes one of several lines as it is: the messages of webhooks, and of events that
-// others have recorded. A terminal that shows the log must not obey them. Pins MGR-261.
+// others have recorded. A terminal that shows the log must not obey them. Pins MGR-264.
 func TestALogCannotSteerATerminal(t *testing.T) {
 	const forged = "denied\n\x1b[2J\x1b]0;title\x07\rE1130 12:00:00.000000 1 a.go:1] \"forged\"\u202e\ttab"
 	for name, change := range map[string]func(*v1beta1.KubeControllerManagerConfiguration){
