@@ -16,6 +16,7 @@ import (
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/footprint"
+	"kcmd.dev/pkg/runtime/plain"
 )
 
 // Exit codes.
@@ -48,14 +49,14 @@ func executeRoot(root *cobra.Command, args []string, stdout, stderr io.Writer) i
 	case err == nil:
 		return exitGood
 	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "Error: %v\nRun '%s --help' for usage.\n", err, usageOf(cmd).CommandPath())
+		fmt.Fprintf(stderr, "Error: %s\nRun '%s --help' for usage.\n", plain.Text(err.Error()), usageOf(cmd).CommandPath())
 		return exitMisuse
 	case errors.Is(err, errChanged):
 		return exitChanged
 	case errors.As(err, &shown):
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "Error: %v\n", err)
+	fmt.Fprintf(stderr, "Error: %s\n", plain.Text(err.Error()))
 	return exitFailed
 }
 

@@ -16,6 +16,7 @@ import (
 	"kcmd.dev/pkg/config/upstream"
 	"kcmd.dev/pkg/config/upstream/conversion"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/plain"
 )
 
 func newConvert() *cobra.Command {
@@ -190,7 +191,7 @@ func printConverted(cmd *cobra.Command, file []byte, notes []upstream.Note, err 
 		if note.Important {
 			word = "IMPORTANT"
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", word, strings.ReplaceAll(note.String(), "\n", " "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", word, plain.Text(strings.ReplaceAll(note.String(), "\n", " ")))
 	}
 	_, err = cmd.OutOrStdout().Write(file)
 	return err

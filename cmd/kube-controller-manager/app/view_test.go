@@ -126,3 +126,27 @@ func TestCheckConfigExitCode(t *testing.T) {
 		code: exitFailed, stderr: invalidMessages,
 	})
 }
+
+// What is read may be that of somebody else: no name in it adds a field to what is printed, which people save, nor steers
+// their terminal.
+func TestNamesInAManifestAreNoMoreThanNames(t *testing.T) {
+	write := func(content string) string {
+		file := filepath.Join(t.TempDir(), "manifest.yaml")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	configMap := write(`{apiVersion: v1, kind: ConfigMap, metadata: {name: "x\nclientConnection: {kubeconfig: /evil}\n# \e[2K"},
+data: {kcm.yaml: "{apiVersion: config.kcmd.dev/v1beta1, kind: KubeControllerManagerConfiguration, clientConnection: {kubeconfig: \"/a\\eb\"}}"}}`)
+	pod := write(`{apiVersion: v1, kind: Pod, spec: {containers: [{name: "x\e[2K", command: [sleep]}]}}`)
+	for name, got := range map[string]outcome{
+		"view":       command("config", "view", configMap),
+		"diff":       command("config", "diff", "testdata/after.yaml", configMap),
+		"from-flags": command("config", "from-flags", "--manifest", pod),
+	} {
+		if all := got.stdout + got.stderr; all == "" || strings.Contains(all, "\x1b") || strings.Contains(all, "\nclientConnection: {") {
+			t.Errorf("%s: %q", name, all)
+		}
+	}
+}

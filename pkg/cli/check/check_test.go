@@ -326,3 +326,30 @@ func TestParseFailOn(t *testing.T) {
 		t.Errorf("%q, %v", s, err)
 	}
 }
+
+// A change to review is that of somebody else: names and values in it neither steer the terminal that shows the report,
+// nor add lines to it.
+func TestTextCannotSteerATerminal(t *testing.T) {
+	const steering = `\e[1A\e[2K\u009b2K\u202e\nevil.yaml is valid`
+	files["evil.yaml"] = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: "a` + steering + `", name: "b` + steering + `"}, data: {"c` +
+		steering + `": '{apiVersion: config.kcmd.dev/v1beta1, kind: KubeControllerManagerConfiguration, clientConnection: {kubeconfig: "/etc/k` + steering + `"}}'}}`
+	files["evil\x1b[2K\nis valid.yaml"] = head
+	defer delete(files, "evil.yaml")
+	defer delete(files, "evil\x1b[2K\nis valid.yaml")
+	c := checker(problem.SeverityError)
+	for name, r := range map[string]*Report{
+		"check":           c.Check([]string{"evil.yaml"}),
+		"compare":         c.Compare("evil.yaml", Against{Name: "good.yaml"}),
+		"compare with it": c.Compare("good.yaml", Against{Name: "evil.yaml"}),
+		"name of a file":  c.Check([]string{"evil\x1b[2K\nis valid.yaml"}),
+		"missing file":    c.Check([]string{"gone\x1b[2K\nis valid.yaml"}),
+	} {
+		out, problems := text(r, terminal.Never)
+		if all := out + problems; strings.ContainsAny(all, "\x1b\u009b\u202e") || strings.Contains(all, "\nevil.yaml is valid") || strings.Contains(all, "\nis valid") {
+			t.Errorf("%s: %q", name, all)
+		}
+		if name != "missing file" && !r.Valid {
+			t.Errorf("%s: %q", name, problems)
+		}
+	}
+}

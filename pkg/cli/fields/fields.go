@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/rules"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/schemas"
@@ -189,7 +190,11 @@ func plural(word string) string {
 
 // Format writes a value as in the file.
 func Format(value any) string {
-	if text, ok := value.(string); ok && isPlain(text) {
+	text, isText := value.(string)
+	switch {
+	case isText && problem.Name(text) != text:
+		return strconv.Quote(text) // which escapes more than JSON does
+	case isText && isPlain(text):
 		return text
 	}
 	data, err := json.Marshal(value)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"kcmd.dev/pkg/config/fieldpath"
@@ -47,7 +48,7 @@ func formatValue(value any) string {
 	case nil:
 		return "(not set)"
 	case string:
-		if v == "" || strings.ContainsAny(v, " \t\n") {
+		if v == "" || strings.ContainsFunc(v, func(r rune) bool { return r == ' ' || !strconv.IsPrint(r) }) {
 			return fmt.Sprintf("%q", v)
 		}
 		if d, ok := scalar.Duration(v); ok {

@@ -115,8 +115,8 @@ func containerArguments(container corev1.Container) (args []string, ok bool, err
 	variables := values(container.Env)
 	if line, ok := shellCommand(words); ok {
 		// What the kubelet does not know, the shell takes for a command of its own.
-		line, unknown := expand(line, variables)
-		if i := slices.IndexFunc(unknown, func(name string) bool { _, set := variables[name]; return set }); i >= 0 {
+		line, unknown := variables.expand(line)
+		if i := slices.IndexFunc(unknown, func(name string) bool { _, set := variables.known[name]; return set }); i >= 0 {
 			return nil, true, unknownVariable(unknown[i], line)
 		}
 		args, err = commandLine(line)
@@ -128,7 +128,7 @@ func containerArguments(container corev1.Container) (args []string, ok bool, err
 	args = slices.Clone(args)
 	for i, arg := range args {
 		var unknown []string
-		if args[i], unknown = expand(arg, variables); len(unknown) > 0 {
+		if args[i], unknown = variables.expand(arg); len(unknown) > 0 {
 			err = errors.Join(err, unknownVariable(unknown[0], arg))
 		}
 	}
@@ -171,29 +171,40 @@ var shellOptions = regexp.MustCompile(`^-[a-zA-Z]*c[efhuvx]*$`)
 
 var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
 
-// values are the values that the environment of a container gives to variables, as the kubelet reads it:
-// a value may refer to the variables above it, and the last of several for one name counts. The value
-// of a variable that takes it from elsewhere is nil.
-func values(env []corev1.EnvVar) map[string]*string {
-	out := map[string]*string{}
-	for _, e := range env {
-		value, unknown := expand(e.Value, out)
-		if out[e.Name] = &value; e.ValueFrom != nil || len(unknown) > 0 {
-			out[e.Name] = nil
-		}
-	}
-	return out
+// environment has the values that the environment of a container gives to variables. That of one that takes it from
+// elsewhere is nil.
+type environment struct {
+	known map[string]*string
+	// left is how many bytes may still be put in place of variables.
+	left int
 }
 
-// expand replaces $(NAME) by the value of the variable. It leaves those without a known value, and
-// returns their names: they may come from envFrom, or from a Service.
-func expand(word string, variables map[string]*string) (out string, unknown []string) {
+// maxExpanded is how many bytes may take the place of variables. Each may refer twice to the one above it.
+const maxExpanded = 1 << 20
+
+// values reads an environment as the kubelet does: a value may refer to the variables above it, and the last of several
+// for one name counts.
+func values(env []corev1.EnvVar) *environment {
+	v := &environment{known: map[string]*string{}, left: maxExpanded}
+	for _, e := range env {
+		value, unknown := v.expand(e.Value)
+		if v.known[e.Name] = &value; e.ValueFrom != nil || len(unknown) > 0 {
+			v.known[e.Name] = nil
+		}
+	}
+	return v
+}
+
+// expand replaces $(NAME) by the value of the variable. It leaves those without a known value, and returns their names:
+// they may come from envFrom, or from a Service. So it does when too much would take the place of variables.
+func (v *environment) expand(word string) (out string, unknown []string) {
 	out = variable.ReplaceAllStringFunc(word, func(match string) string {
 		if match == "$$" {
 			return "$"
 		}
 		name := match[2 : len(match)-1]
-		if value := variables[name]; value != nil {
+		if value := v.known[name]; value != nil && len(*value) <= v.left {
+			v.left -= len(*value)
 			return *value
 		}
 		unknown = append(unknown, name)

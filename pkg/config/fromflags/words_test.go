@@ -1,6 +1,7 @@
 package fromflags
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,6 +223,19 @@ func TestManifestsWithoutAnAnswer(t *testing.T) {
 	}
 	if _, err := FromManifest([]byte("a: [")); err == nil || !strings.HasPrefix(err.Error(), "reading the manifest: ") {
 		t.Errorf("no YAML: %v", err)
+	}
+}
+
+// Values that refer twice to the one above double with each line of the manifest.
+func TestVariablesOfAManifestAreLimited(t *testing.T) {
+	var manifest strings.Builder
+	manifest.WriteString("kind: Pod\nspec:\n  containers:\n  - name: a\n    command: [kube-controller-manager, --cluster-name=$(A24)]\n    env:\n    - {name: A0, value: x}\n")
+	for n := range 24 {
+		fmt.Fprintf(&manifest, "    - {name: A%d, value: $(A%d)$(A%d)}\n", n+1, n, n)
+	}
+	_, err := FromManifest([]byte(manifest.String()))
+	if err == nil || !strings.Contains(err.Error(), "the value of $(A24)") {
+		t.Errorf("16 MiB are the name of a cluster: %v", err)
 	}
 }
 

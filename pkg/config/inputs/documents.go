@@ -138,7 +138,7 @@ func (s *search) values(object *yaml.Node, field string, decode func(*yaml.Node)
 			continue
 		}
 		s.found.Inputs = append(s.found.Inputs, Input{
-			File: s.file, Object: nameOf(object), Key: fmt.Sprintf("%s[%s]", field, key.Value), Document: s.number, Data: data,
+			File: s.file, Object: nameOf(object), Key: fmt.Sprintf("%s[%s]", field, problem.Name(key.Value)), Document: s.number, Data: data,
 			start: s.piece.at(problem.Position{Line: key.Line, Column: key.Column}),
 			place: s.placer(key, sync.OnceValue(places)),
 		})
@@ -214,7 +214,7 @@ func nameOf(object *yaml.Node) string {
 	if namespace := text(metadata, "namespace"); namespace != "" {
 		name = namespace + "/" + name
 	}
-	return strings.TrimSpace("ConfigMap " + name)
+	return strings.TrimSpace("ConfigMap " + problem.Name(name))
 }
 
 // parse returns the root of the first document, nil if there is nothing.

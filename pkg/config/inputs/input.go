@@ -29,11 +29,11 @@ type Input struct {
 func (in Input) Label() string {
 	switch {
 	case in.Object != "":
-		return fmt.Sprintf("%s: %s, %s", in.File, in.Object, in.Key)
+		return fmt.Sprintf("%s: %s, %s", problem.Name(in.File), in.Object, in.Key)
 	case in.Document > 0:
-		return fmt.Sprintf("%s: document %d", in.File, in.Document)
+		return fmt.Sprintf("%s: document %d", problem.Name(in.File), in.Document)
 	}
-	return in.File
+	return problem.Name(in.File)
 }
 
 // APIVersion returns the apiVersion that the configuration states, or an empty string.

@@ -56,7 +56,7 @@ type Error struct {
 func (e Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
-		b.WriteString(e.File)
+		b.WriteString(Name(e.File))
 		b.WriteByte(':')
 	}
 	if e.Line > 0 {

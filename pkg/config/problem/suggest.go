@@ -3,6 +3,7 @@ package problem
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -82,6 +83,14 @@ func Quote(text string) string {
 		text = string(runes[:maxShown]) + "…"
 	}
 	return fmt.Sprintf("%q", text)
+}
+
+// Name returns a name from a file as it is, or quoted if it has line breaks or what a terminal may obey.
+func Name(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return Quote(text)
+	}
+	return text
 }
 
 // Shorten returns a text from a file, such as a number, shortened for a message.

@@ -41,6 +41,7 @@ type controllerMetrics struct {
 	failuresByPolicy   *metrics.CounterVec
 	terminatedTracking *metrics.CounterVec
 	externalJobs       *metrics.CounterVec
+	otherControllers   controller.LabelValues
 	staleSyncs         writes.StaleSyncs
 	finishedIndexes    *metrics.CounterVec
 	createdPods        *metrics.CounterVec
@@ -95,7 +96,9 @@ func (m *controllerMetrics) synced(job *batchv1.Job, action string, err error, t
 	m.syncDuration.WithLabelValues(modeOf(job), result, action).Observe(took.Seconds())
 }
 
-func (m *controllerMetrics) externallyManaged(by string) { m.externalJobs.WithLabelValues(by).Inc() }
+func (m *controllerMetrics) externallyManaged(by string) {
+	m.externalJobs.WithLabelValues(m.otherControllers.Of(by)).Inc()
+}
 
 // trackingChanged counts a pod that finished with the finalizer, or lost it after it
 // finished. Either state is nil if there is none.

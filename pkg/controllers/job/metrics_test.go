@@ -1,6 +1,9 @@
 package job
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -33,6 +36,26 @@ func TestEventMetrics(t *testing.T) {
 	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))
 	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "controller_name=example.com/other 1" {
 		t.Errorf("counted %q", got)
+	}
+}
+
+// Users who may create Jobs name other controllers, any number of them, and a series lasts as long as the instance.
+// Pins JOB-144.
+func TestOtherControllersHaveALimitedNumberOfSeries(t *testing.T) {
+	f := newFixture(t, defaults)
+	managed := func(by string) *batchv1.Job { return newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = &by }) }
+	for n := range 1000 {
+		f.c.jobAdded(fresh, managed(fmt.Sprintf("example.com/%d", n)))
+	}
+	f.c.jobAdded(fresh, managed("example.com/0"))
+	series := strings.Split(f.metric(t, "job_controller_jobs_by_external_controller_total"), ", ")
+	if len(series) != 101 {
+		t.Errorf("1000 names have %d series", len(series))
+	}
+	for _, want := range []string{"controller_name=example.com/0 2", "controller_name=example.com/99 1", "controller_name=other 900"} {
+		if !slices.Contains(series, want) {
+			t.Errorf("there is no %q", want)
+		}
 	}
 }
 

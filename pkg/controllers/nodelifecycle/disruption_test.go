@@ -284,6 +284,20 @@ func (w *world) wantSeries(t testing.TB, metric string, want ...string) {
 	}
 }
 
+// A kubelet may set the labels that say in which zone its node is, and so name any number of zones. Pins NLC-118.
+func TestTheSeriesOfAZoneEndWithItsLastNode(t *testing.T) {
+	w := newWorld(t, settings, group("a", 3)...)
+	w.work(t)
+	for _, zone := range []string{"b", "c", "d"} {
+		w.report(t, "a00", inZone(zone))
+		w.work(t)
+	}
+	w.wantSeries(t, "node_collector_zone_size", "a 2", "d 1")
+	w.wantSeries(t, "node_collector_zone_health", "a 100", "d 100")
+	w.wantSeries(t, "node_collector_unhealthy_nodes_in_zone", "a 0", "d 0")
+	w.wantSeries(t, "node_collector_evictions_total", "a 0", "d 0")
+}
+
 // A node that goes while it gets its taint counts in its zone, too. Pins NLC-58.
 func TestANodeGoesWhileItIsTainted(t *testing.T) {
 	w := newWorld(t, settings, node("n", ready(corev1.ConditionUnknown)), node("m"))

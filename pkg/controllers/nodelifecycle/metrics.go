@@ -48,6 +48,15 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 	return m
 }
 
+// forget drops the series of a zone that has no nodes any more.
+func (m controllerMetrics) forget(zone string) {
+	series := map[string]string{"zone": zone}
+	for _, of := range []*metrics.GaugeVec{m.size, m.health, m.unhealthy} {
+		of.Delete(series)
+	}
+	m.evictions.Delete(series)
+}
+
 // counted records the nodes of a zone; one without any counts as healthy.
 func (m controllerMetrics) counted(zone string, n count) {
 	health := 100.0

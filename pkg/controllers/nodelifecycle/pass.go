@@ -56,8 +56,12 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 	})
 	zones, toStrip := c.cluster.judge(c.Clock.Now(), began)
 	for _, z := range zones {
-		c.metrics.counted(z.name, z.count)
-		c.metrics.evictions.WithLabelValues(z.name).Add(0)
+		if z.gone {
+			c.metrics.forget(z.name)
+		} else {
+			c.metrics.counted(z.name, z.count)
+			c.metrics.evictions.WithLabelValues(z.name).Add(0)
+		}
 		if z.from != z.to && (z.from != uncounted || z.to != normal) {
 			klog.FromContext(working).Info("State of a zone has changed", "zone", z.name,
 				"from", string(z.from), "to", string(z.to), "nodes", z.count.all(), "notReady", z.count.notReady)
@@ -85,6 +89,7 @@ type judged struct {
 	name     string
 	count    count
 	from, to zoneState
+	gone     bool // it has no nodes any more
 }
 
 // judge counts the nodes of all zones, sets the states and rates of zones, and puts nodes that are not
@@ -109,6 +114,7 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, toStrip []string)
 			before, is = append(before, z.state), append(is, j.to)
 		case z.nodes == 0:
 			delete(c.zones, name)
+			j.gone = true
 		case z.state != uncounted:
 			z.state = uncounted
 			z.limiter.set(c.rates.normal, now)

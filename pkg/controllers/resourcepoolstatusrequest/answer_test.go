@@ -340,3 +340,15 @@ func BenchmarkAnswer(b *testing.B) {
 		}
 	}
 }
+
+// Users name drivers, any number of them, and a series lasts as long as the instance. Pins RPSR-38.
+func TestDriversHaveALimitedNumberOfSeries(t *testing.T) {
+	env, c := fixture(t)
+	for n := range 1000 {
+		c.metrics.attempted(fmt.Sprintf("%d.example.com", n), time.Second, nil)
+	}
+	got := env.Series(t, "resourcepoolstatusrequest_controller_requests_processed_total")
+	if len(got) != 101 || !slices.Contains(got, "driver_name=99.example.com 1") || !slices.Contains(got, "driver_name=other 900") {
+		t.Errorf("1000 drivers have %d series: %q", len(got), got)
+	}
+}

@@ -13,6 +13,7 @@ const subsystem = "resourcepoolstatusrequest_controller"
 type controllerMetrics struct {
 	processed, failed *metrics.CounterVec
 	duration          *metrics.HistogramVec
+	drivers           *controller.LabelValues
 }
 
 func newMetrics(r controller.MetricsRegistry) controllerMetrics {
@@ -31,6 +32,7 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 			Help:    "Time taken to process a ResourcePoolStatusRequest",
 			Buckets: metrics.ExponentialBuckets(0.001, 2, 15),
 		}, labels),
+		drivers: &controller.LabelValues{},
 	}
 	r.MustRegister(m.processed, m.failed, m.duration)
 	return m
@@ -38,6 +40,7 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 
 // attempted counts an attempt to answer a request about a driver.
 func (m controllerMetrics) attempted(driver string, took time.Duration, err error) {
+	driver = m.drivers.Of(driver)
 	m.processed.WithLabelValues(driver).Inc()
 	if err != nil {
 		m.failed.WithLabelValues(driver).Inc()

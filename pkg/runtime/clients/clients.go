@@ -3,6 +3,7 @@ package clients
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,7 @@ type Set struct {
 type Clients struct {
 	options   Options
 	host      string // URL of the API server
+	server    *url.URL
 	path      string // path of Host, without trailing slash
 	own       *link  // with the credentials of Base, but for a token
 	pace      pace   // of the connections of own
@@ -106,14 +108,15 @@ func New(o Options) (*Clients, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	url, _, err := rest.DefaultServerUrlFor(o.Base)
+	server, _, err := rest.DefaultServerUrlFor(o.Base)
 	if err != nil {
 		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	c := &Clients{
 		options: o,
-		host:    url.String(),
-		path:    strings.TrimSuffix(url.Path, "/"),
+		host:    server.String(),
+		server:  server,
+		path:    strings.TrimSuffix(server.Path, "/"),
 		limits:  newLimits(o.QPS, o.Burst),
 		access:  &Access{Config: o.Base},
 	}
@@ -257,7 +260,7 @@ func (c *Clients) credentials(id Identity) credentials {
 // transport. The fence is checked last: getting a token can take a while.
 func (c *Clients) config(id credentials, fence Fence, factors controller.LimitFactors) *rest.Config {
 	base, userAgent := c.options.Base, userAgent(version.Get(), id.suffix)
-	rt := id.shared
+	var rt http.RoundTripper = &ownTransport{layer: layer{id.shared}, server: c.server}
 	if fence != nil && c.options.Recorder != nil {
 		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, layer: layer{rt}, base: c.path}
 	}

@@ -48,4 +48,5 @@
 //     then neither sent nor decoded.
 //  16. The error of a request never contains the answer to another one, so that apierrors.IsNotFound and the like
 //     are only true of what the API server has answered to the request itself.
+//  17. Nothing is sent to another server than the API server, whatever it redirects to.
 package clients

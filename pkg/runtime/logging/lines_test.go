@@ -134,3 +134,39 @@ func TestWhatLinesHold(t *testing.T) {
 		t.Error("a pattern has no effect")
 	}
 }
+
+// klog quotes a text of one line and writes one of several lines as it is: the messages of webhooks, and of events that
+// others have recorded. A terminal that shows the log must not obey them. Pins MGR-264.
+func TestALogCannotSteerATerminal(t *testing.T) {
+	const forged = "denied\n\x1b[2J\x1b]0;title\x07\rE1130 12:00:00.000000 1 a.go:1] \"forged\"\u202e\ttab"
+	for name, change := range map[string]func(*v1beta1.KubeControllerManagerConfiguration){
+		"to one stream": func(*v1beta1.KubeControllerManagerConfiguration) {},
+		"split": func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.FeatureGates = map[string]bool{"LoggingAlphaOptions": true}
+			c.Logging.Options.Text.SplitStream = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr, stdout bytes.Buffer
+			o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stdout})
+			t.Cleanup(klog.ClearLogger)
+			c := configuration(logsapi.DefaultLogFormat, 0)
+			change(c)
+			if err := apply(o, c); err != nil {
+				t.Fatal(err)
+			}
+			klog.Background().Error(errors.New(forged), "problem")
+			klog.Background().Info("info", "message", forged)
+			all := stderr.String() + stdout.String()
+			if strings.ContainsAny(all, "\x1b\x07\r\u202e") {
+				t.Errorf("the log has what a terminal obeys: %q", all)
+			}
+			if got := strings.Count(all, "\uFFFD[2J"); got != 2 || !strings.Contains(all, "\ttab\n") {
+				t.Errorf("the log lacks the rest: %q", all)
+			}
+			if got := messages(all); got != "problem info" {
+				t.Errorf("logged %q", got)
+			}
+		})
+	}
+}

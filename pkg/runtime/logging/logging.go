@@ -8,6 +8,7 @@
 //  3. Formats, options and keys are component-base's: text is klog's, json is that of
 //     k8s.io/component-base/logs/json. Everything goes to stderr unless streams are split.
 //  4. The bodies of requests and responses, which client-go logs at high levels, are withheld.
+//  5. Lines in text are safe to show on a terminal.
 package logging
 
 import (

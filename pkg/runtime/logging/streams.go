@@ -7,15 +7,28 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"kcmd.dev/pkg/runtime/plain"
 )
 
 // textStream returns where text goes, and what holds lines back.
 func (o *Output) textStream(c logsapi.OutputRoutingOptions) (io.Writer, *buffered) {
 	if !c.SplitStream {
-		return o.streams.ErrorStream, nil
+		return safe{o.streams.ErrorStream}, nil
 	}
 	info, buffer := o.infoStream(c)
-	return &split{info: info, problems: o.streams.ErrorStream}, buffer
+	return safe{&split{info: info, problems: o.streams.ErrorStream}}, buffer
+}
+
+// safe makes lines safe to show on a terminal. klog quotes a value of one line, and writes one of several lines as it
+// is. JSON has none of what a terminal obeys.
+type safe struct{ to io.Writer }
+
+func (s safe) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(s.to, plain.Text(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // jsonStreams returns the streams of a JSON logger, and what holds lines back. component-base is not
