@@ -16,8 +16,8 @@ func cluster() []Case {
 				"discovery failed in part, and nothing was deleted at all.",
 			Edits: []Edit{{
 				File: namespaces + "/sweep.go",
-				Old:  "	found := c.catalogue.since(known.seen)\n",
-				New:  "	found := c.catalogue.since(known.seen)\n	if found.failed != nil {\n		return ns, 0, found.failed\n	}\n",
+				Old:  "	found := c.catalogue.since(ctx, known.seen)\n",
+				New:  "	found := c.catalogue.since(ctx, known.seen)\n	if found.failed != nil {\n		return ns, 0, found.failed\n	}\n",
 			}},
 			Caught: Test{namespaces, "TestFailedDiscoveryKeepsTheNamespace", ""},
 		},
