@@ -20,7 +20,7 @@ const (
 )
 
 // LabelValues are the values of a label of a counter that users choose: each one has a series for as long as the
-// instance lives. The first hundred are told apart, all others are counted together. The zero value is empty. It is
+// instance lives. The first hundred have series of their own, all others one together. The zero value is empty. It is
 // safe for concurrent use.
 type LabelValues struct {
 	mu    sync.Mutex

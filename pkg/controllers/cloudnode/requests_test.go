@@ -165,8 +165,8 @@ func TestANodeThatIsMadeAnewIsAskedAboutAgain(t *testing.T) {
 // formerly is the name of the provider of formerCloud.
 const formerly = "formerly"
 
-// formerCloud is a provider with instances of the former form. It says when it is asked for the ID of one, and answers
-// with what it is told.
+// formerCloud is a provider with instances of the former form. It reports each request for the ID of one, and answers
+// with what the test sends.
 type formerCloud struct {
 	fake.Cloud
 	asks    chan struct{}
@@ -190,7 +190,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Of a node that is made anew while a provider of the former form is asked, it gets the answer for the new one.
+// A node that is deleted and created again, while a provider of the former form answers, gets the answer for the new one.
 // Pins CNODE-35.
 func TestANodeThatIsMadeAnewIsAskedAboutAgainInTheFormerForm(t *testing.T) {
 	node, again := uninitialized("anew"), uninitialized("anew")

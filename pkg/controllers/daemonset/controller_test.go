@@ -469,7 +469,7 @@ func TestAFailedPodIsLookedAtAgain(t *testing.T) {
 }
 
 // An admission webhook replaces the affinity of each new pod, and the scheduler finds no node for it. Pins DS-73.
-func TestPodsThatWaitForWhateverNodeAreNotMadeWithoutEnd(t *testing.T) {
+func TestPodsForAnyNodeAreNotMadeWithoutEnd(t *testing.T) {
 	for name, ds := range map[string]*appsv1.DaemonSet{"default": newSet(), "surging": newSet(surging(2))} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("n2"))
@@ -484,7 +484,7 @@ func TestPodsThatWaitForWhateverNodeAreNotMadeWithoutEnd(t *testing.T) {
 				t.Errorf("there are %d pods for 3 nodes", n)
 			}
 			events := h.RecordedEvents()
-			if last := events[len(events)-1]; last != "Warning FailedPlacement 3 daemon pods wait to be scheduled to whatever node, "+
+			if last := events[len(events)-1]; last != "Warning FailedPlacement 3 daemon pods may be scheduled to any node, "+
 				"so as many fewer are created: an admission webhook may change their node affinity" {
 				t.Errorf("the last event is %q", last)
 			}

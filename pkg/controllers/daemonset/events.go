@@ -19,7 +19,7 @@ func failedPod(ds *appsv1.DaemonSet, pod *corev1.Pod, node string) controller.Ev
 
 func loosePods(ds *appsv1.DaemonSet, n int) controller.Event {
 	return controller.Warning(ds, "FailedPlacement",
-		"%d daemon pods wait to be scheduled to whatever node, so as many fewer are created: "+
+		"%d daemon pods may be scheduled to any node, so as many fewer are created: "+
 			"an admission webhook may change their node affinity", n)
 }
 

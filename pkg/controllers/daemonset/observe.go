@@ -98,7 +98,7 @@ func groupByTarget(claimed []*corev1.Pod) map[string][]*corev1.Pod {
 	return byTarget
 }
 
-// loose returns how many pods of the current revision wait to be scheduled to whatever node. As created, each was pinned
+// loose returns how many pods of the current revision may be scheduled to any node. As created, each was pinned
 // to one: an admission webhook has changed its affinity.
 func (o *observation) loose() int {
 	n := 0

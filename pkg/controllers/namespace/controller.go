@@ -25,8 +25,8 @@
 //     the others only once these are: finalization always follows a live list of every type in
 //     the same reconcile.
 //  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
-//     seen five seconds before it began. Of this state, the types that
-//     discovery has shown and that of rule 9 are handed over.
+//     seen five seconds before it began. Of this state, the types that discovery has shown and that of rule 9 are
+//     handed over.
 //  9. The namespace is read again before content of a type is deleted: another client may
 //     finalize it during a sweep and create it again. Single items are deleted by UID. After the
 //     deletion of a collection that had no answer, the namespace is not finalized before that

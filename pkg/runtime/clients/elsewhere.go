@@ -17,7 +17,7 @@ type ownTransport struct {
 func (t *ownTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != t.server.Scheme || req.URL.Host != t.server.Host {
 		closeBody(req)
-		return nil, fmt.Errorf("%s %s: redirected to another server, %s, which is asked nothing", req.Method, req.URL.Path, req.URL.Host)
+		return nil, fmt.Errorf("%s %s: it is redirected to another server, %s, and not sent there", req.Method, req.URL.Path, req.URL.Host)
 	}
 	return t.next.RoundTrip(req)
 }
