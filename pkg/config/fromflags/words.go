@@ -129,8 +129,8 @@ func isProgram(word string) bool {
 
 // split splits text into commands, and each into words, as a shell does. A pipe, a semicolon, an
 // ampersand or a parenthesis ends a command, and so does a line after which no flag follows, unless the command is
-// nothing but flags. A
-// redirection is no argument. What a shell would replace by the output of a command stays in its word.
+// nothing but flags. A redirection is no argument. What a shell would replace by the output of a command stays in its
+// word.
 func split(text string) ([][]string, error) { return (&splitter{rest: []rune(text)}).split() }
 
 func (s *splitter) split() ([][]string, error) {

@@ -10,8 +10,8 @@ import (
 const minResyncPeriod = time.Second
 
 // SetResyncPeriod changes the period of the handlers that follow the scope, those that ask for
-// none of their own; zero, the default, means no resync. It counts from a handler's last resync, so a shorter period can make one due
-// immediately.
+// none of their own; zero, the default, means no resync. It counts from a handler's last
+// resync, so a shorter period can make one due immediately.
 func (s *Scope) SetResyncPeriod(period time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

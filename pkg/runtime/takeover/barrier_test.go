@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,15 +241,23 @@ func TestARefusedReadIsShownAndTriedAgain(t *testing.T) {
 // The objects of a custom resource cannot be read while the webhook that converts them is down. Pins MGR-263.
 func TestAReadThatKeepsBeingRefusedFloodsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reads, answer := 0, errors.New("the webhook is down")
+		down := errors.New("the webhook is down")
+		var mu sync.Mutex // guards these
+		var reads, lines int
+		answer := down
 		s := newServer(t, true, "12", pod("a", "1", "10"))
 		s.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			reads++
 			return answer != nil, nil, answer
 		})
-		var lines []string
 		f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
-		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		logger := funcr.New(func(string, string) {
+			mu.Lock()
+			defer mu.Unlock()
+			lines++
+		}, funcr.Options{})
 		f.Barrier = New(klog.NewContext(t.Context(), logger), f.options)
 		t.Cleanup(f.End)
 		passed := f.Passed(f.cache)
@@ -257,18 +266,22 @@ func TestAReadThatKeepsBeingRefusedFloodsNothing(t *testing.T) {
 			answer          error
 			maxReads, lines int
 		}{
-			{5 * time.Minute, answer, 35, 1},
-			{5*time.Minute - time.Second, answer, 31, 0},
-			{time.Minute, answer, 7, 1},
+			{5 * time.Minute, down, 35, 1},
+			{5*time.Minute - time.Second, down, 31, 0},
+			{time.Minute, down, 7, 1},
 			{time.Minute, errors.New("it is down in another way"), 7, 1},
 			{rereadAfter, nil, 1, 0},
 		} {
-			reads, lines, answer = 0, nil, phase.answer
+			mu.Lock()
+			reads, lines, answer = 0, 0, phase.answer
+			mu.Unlock()
 			time.Sleep(phase.lasts)
 			synctest.Wait()
-			if reads == 0 || reads > phase.maxReads || len(lines) != phase.lines {
-				t.Errorf("%d reads and %d lines in %v, want at most %d and %d", reads, len(lines), phase.lasts, phase.maxReads, phase.lines)
+			mu.Lock()
+			if reads == 0 || reads > phase.maxReads || lines != phase.lines {
+				t.Errorf("%d reads and %d lines in %v, want at most %d and %d", reads, lines, phase.lasts, phase.maxReads, phase.lines)
 			}
+			mu.Unlock()
 		}
 		select {
 		case <-passed:
