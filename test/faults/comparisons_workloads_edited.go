@@ -30,8 +30,8 @@ func deploymentsEdited() Scenario {
 		Bare:        true,
 		// Upstream's manager may still name the ReplicaSet before, if it has not seen that the rollout was incomplete.
 		Chance: map[string]string{`^deployments/recreating differs: \.status\.conditions\[1\]\.message is "ReplicaSet \\"recreating-6cf6995567\\" has`: "DEP-35a"},
-		Beside:      []func(context.Context, *world) error{Readies},
-		Kinds:       []schema.GroupVersionResource{deployments, replicaSets, pods},
+		Beside: []func(context.Context, *world) error{Readies},
+		Kinds:  []schema.GroupVersionResource{deployments, replicaSets, pods},
 		Steps: []Step{
 			{
 				"create",
