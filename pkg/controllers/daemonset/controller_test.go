@@ -15,12 +15,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -465,55 +462,5 @@ func TestAFailedPodIsLookedAtAgain(t *testing.T) {
 	}
 	if len(h.pods(t)) != 1 {
 		t.Error("the pod did not stay")
-	}
-}
-
-// An admission webhook replaces the affinity of each new pod, and the scheduler finds no node for it. Pins DS-73.
-func TestPodsForAnyNodeAreNotMadeWithoutEnd(t *testing.T) {
-	for name, ds := range map[string]*appsv1.DaemonSet{"default": newSet(), "surging": newSet(surging(2))} {
-		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("n2"))
-			h.Intercept("create pods", func(action clienttesting.Action) error {
-				action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Spec.Affinity = nil
-				return nil
-			})
-			for range 5 {
-				h.reconcile(t)
-			}
-			if n := len(h.pods(t)); n != 3 {
-				t.Errorf("there are %d pods for 3 nodes", n)
-			}
-			events := h.RecordedEvents()
-			if last := events[len(events)-1]; last != "Warning FailedPlacement 3 daemon pods may be scheduled to any node, "+
-				"so as many fewer are created: an admission webhook may change their node affinity" {
-				t.Errorf("the last event is %q", last)
-			}
-			first := h.pods(t)[0]
-			first.Spec.NodeName = "n1"
-			h.Store(t, first)
-			h.reconcile(t)
-			if n := len(h.pods(t)); n != 3 {
-				t.Errorf("there are %d pods when one was scheduled", n)
-			}
-			h.change(t, image("agent:2"))
-			h.reconcile(t)
-			if n := len(h.pods(t)); n != 5 {
-				t.Errorf("there are %d pods, want one of the new template on each node that has none", n)
-			}
-		})
-	}
-}
-
-// Pins WL-126.
-func TestTheRevisionOfASetWithALongNameHasAValidName(t *testing.T) {
-	h := newHarness(t, true, newSet(func(ds *appsv1.DaemonSet) { ds.Name = strings.Repeat("x", 253) }), newNode("n0"))
-	h.CatchUp(t)
-	if err := h.Work(h.Context(), types.NamespacedName{Namespace: namespace, Name: strings.Repeat("x", 253)}); err != nil {
-		t.Fatal(err)
-	}
-	for _, revision := range h.revisions(t) {
-		if problems := validation.NameIsDNSSubdomain(revision.Name, false); len(problems) > 0 {
-			t.Errorf("the revision is called %s: %q", revision.Name, problems)
-		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // Pins DS-29.
@@ -64,5 +66,41 @@ func TestTarget(t *testing.T) {
 		if got := targetOf(&corev1.Pod{Spec: test.spec}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// An admission webhook replaces the affinity of each new pod, and the scheduler finds no node for it. Pins DS-73.
+func TestPodsForAnyNodeAreNotMadeWithoutEnd(t *testing.T) {
+	for name, ds := range map[string]*appsv1.DaemonSet{"default": newSet(), "surging": newSet(surging(2))} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("n2"))
+			h.Intercept("create pods", func(action clienttesting.Action) error {
+				action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).Spec.Affinity = nil
+				return nil
+			})
+			for range 5 {
+				h.reconcile(t)
+			}
+			if n := len(h.pods(t)); n != 3 {
+				t.Errorf("there are %d pods for 3 nodes", n)
+			}
+			events := h.RecordedEvents()
+			if last := events[len(events)-1]; last != "Warning FailedPlacement 3 daemon pods may be scheduled to any node, "+
+				"so as many fewer are created: an admission webhook may change their node affinity" {
+				t.Errorf("the last event is %q", last)
+			}
+			first := h.pods(t)[0]
+			first.Spec.NodeName = "n1"
+			h.Store(t, first)
+			h.reconcile(t)
+			if n := len(h.pods(t)); n != 3 {
+				t.Errorf("there are %d pods when one was scheduled", n)
+			}
+			h.change(t, image("agent:2"))
+			h.reconcile(t)
+			if n := len(h.pods(t)); n != 5 {
+				t.Errorf("there are %d pods, want one of the new template on each node that has none", n)
+			}
+		})
 	}
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	validation "k8s.io/apimachinery/pkg/util/validation/field"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -332,5 +335,19 @@ func TestHistoryFailures(t *testing.T) {
 	h.reconcile(t)
 	if all := revisionNames(h.revisions(t)); !slices.Equal(all, []string{"copy"}) {
 		t.Errorf("revisions are %v", all)
+	}
+}
+
+// Pins WL-126.
+func TestTheRevisionOfASetWithALongNameHasAValidName(t *testing.T) {
+	h := newHarness(t, true, newSet(func(ds *appsv1.DaemonSet) { ds.Name = strings.Repeat("x", 253) }), newNode("n0"))
+	h.CatchUp(t)
+	if err := h.Work(h.Context(), types.NamespacedName{Namespace: namespace, Name: strings.Repeat("x", 253)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range h.revisions(t) {
+		if problems := apivalidation.NameIsDNSSubdomain(revision.Name, false); len(problems) > 0 {
+			t.Errorf("the revision is called %s: %q", revision.Name, problems)
+		}
 	}
 }
