@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/test/simulation"
 )
 
@@ -198,7 +199,7 @@ func (m *model) run() {
 	m.metadata.Version(laterJobs.resource, jobs.resource)
 	m.metadata.Custom = map[schema.GroupVersionResource]bool{jobs.resource: true, laterJobs.resource: true}
 	m.defined = m.OneIn(2)
-	m.metadata.Define(customResourceDefinitions, "jobs.batch", m.defined)
+	m.metadata.Define(customresources.Definitions, "jobs.batch", m.defined)
 	m.metadata.Serve(laterJobs.resource, m.OneIn(2))
 	m.inForeground, m.orphaning = map[types.UID]bool{}, map[types.UID]bool{}
 	for range m.Rand.IntN(20) {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/discovery"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/customresources"
 )
 
 // mapper knows what was served when it was last reset, or did not know a kind.
@@ -241,7 +243,7 @@ func (m *model) others() (did bool) {
 		m.terminating, m.defined, did = false, false, true
 		m.metadata.Serve(jobs.resource, false)
 		m.metadata.Serve(laterJobs.resource, false)
-		m.metadata.Define(customResourceDefinitions, "jobs.batch", false)
+		m.metadata.Define(customresources.Definitions, "jobs.batch", false)
 	case m.terminating && m.isOver && len(m.all()) < 5: // an owner of a version that is not served cannot be found
 		did = true
 		m.metadata.Serve(jobs.resource, true)
@@ -256,7 +258,7 @@ func (m *model) others() (did bool) {
 	case m.isOver && len(m.all()) < 5 || !m.defined && len(all) == 0 && len(m.all()) == 3 && m.OneIn(5):
 		m.forgetJobs()
 		m.defined, did = true, true
-		m.metadata.Define(customResourceDefinitions, "jobs.batch", true)
+		m.metadata.Define(customresources.Definitions, "jobs.batch", true)
 		m.metadata.Serve(jobs.resource, true)
 		m.metadata.Serve(laterJobs.resource, true)
 	}

@@ -10,16 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // vanishedAfter is how long a kind must have been gone before its objects are forgotten. It is
 // long enough to replace an aggregated API server, or to delete and recreate a definition.
 const vanishedAfter = 5 * time.Minute
-
-var customResourceDefinitions = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
 
 // vanishing are the kinds that every check since a time has found to be gone.
 type vanishing map[schema.GroupResource]time.Time
@@ -76,6 +73,6 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 		return false
 	}
 	definition := resource.GroupResource().String()
-	_, err = c.Metadata.Resource(customResourceDefinitions).Get(ctx, definition, metav1.GetOptions{})
+	_, err = c.Metadata.Resource(customresources.Definitions).Get(ctx, definition, metav1.GetOptions{})
 	return reconcile.Absent(err)
 }

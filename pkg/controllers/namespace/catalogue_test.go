@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/test/must"
 )
 
@@ -88,7 +89,7 @@ func TestADiscoveryThatIsOlderThanTheLastContentIsNotUsed(t *testing.T) {
 // define stores the CustomResourceDefinition of widgets.
 func (f *fixture) define(t *testing.T, scope string, served bool, established metav1.ConditionStatus) {
 	t.Helper()
-	must.Get(f.Env.Env.Dynamic.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	must.Get(f.Env.Env.Dynamic.Resource(customresources.Definitions).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "widgets.example.com"},
 		"spec":     map[string]any{"scope": scope, "versions": []any{map[string]any{"name": "v1", "served": served}}},

@@ -9,38 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // storageMigrating is the condition of a CustomResourceDefinition whose objects are migrated.
 const storageMigrating = "StorageMigrating"
 
-var definitions = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
-
-// definition is what is read and written of a CustomResourceDefinition.
-type definition struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
-		Versions []struct {
-			Name    string `json:"name"`
-			Storage bool   `json:"storage"`
-		} `json:"versions"`
-	} `json:"spec"`
-	Status struct {
-		Conditions     []metav1.Condition `json:"conditions"`
-		StoredVersions []string           `json:"storedVersions"`
-	} `json:"status"`
-}
-
 // storageVersion is the version in which objects are stored now.
-func (d *definition) storageVersion() string {
+func storageVersion(d *customresources.Definition) string {
 	for _, version := range d.Spec.Versions {
 		if version.Storage {
 			return version.Name
@@ -61,8 +41,8 @@ type definitionStatus struct {
 func runningMessage(migration *svm) string { return "Migration " + migration.Name + " is running" }
 
 // startOf tells what the start of a migration applies to a definition.
-func startOf(migration *svm) func(*definition) *definitionStatus {
-	return func(d *definition) *definitionStatus {
+func startOf(migration *svm) func(*customresources.Definition) *definitionStatus {
+	return func(d *customresources.Definition) *definitionStatus {
 		return &definitionStatus{
 			status: metav1.ConditionTrue, reason: "MigrationRunning", message: runningMessage(migration),
 			storedVersions: d.Status.StoredVersions,
@@ -80,16 +60,16 @@ const (
 // deciding once more, from what was applied then, could have another result. It is also nil if another
 // migration has been started, which can be if the cache lacked this one for a while: the condition is
 // of the spec that the other one began with, and objects were stored in another version in between.
-func endOf(migration *svm) func(*definition) *definitionStatus {
+func endOf(migration *svm) func(*customresources.Definition) *definitionStatus {
 	succeeded := is(migration, migrationv1beta1.MigrationSucceeded)
-	return func(d *definition) *definitionStatus {
+	return func(d *customresources.Definition) *definitionStatus {
 		now := meta.FindStatusCondition(d.Status.Conditions, storageMigrating)
 		isOfAnother := now != nil && now.Status == metav1.ConditionTrue && now.Message != runningMessage(migration)
 		if hasEnded(now) || isOfAnother {
 			return nil
 		}
 		end := &definitionStatus{status: metav1.ConditionFalse, storedVersions: d.Status.StoredVersions}
-		storage := d.storageVersion()
+		storage := storageVersion(d)
 		switch {
 		case !succeeded:
 			end.reason, end.message = reasonFailed, "The migration has failed"
@@ -113,39 +93,28 @@ func hasEnded(condition *metav1.Condition) bool {
 // applyToDefinition applies to the definition of a resource what is decided on it as it is now. If
 // the resource is not a custom one, there is nothing to do.
 func (c *migrationController) applyToDefinition(
-	ctx context.Context, migrated schema.GroupResource, decide func(*definition) *definitionStatus,
+	ctx context.Context, migrated schema.GroupResource, decide func(*customresources.Definition) *definitionStatus,
 ) error {
-	if migrated.Group == "" {
-		return nil
-	}
-	name := migrated.Resource + "." + migrated.Group
 	options := metav1.ApplyOptions{FieldManager: runnerName, Force: true}
 	return requests.RetryOnConflict(retry.DefaultRetry, func() error {
-		object, err := c.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
-		if reconcile.Absent(err) {
-			return nil
+		d, err := customresources.Read(ctx, c.Dynamic, migrated)
+		if err != nil || d == nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
-		}
-		var d definition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
-			return fmt.Errorf("decoding CustomResourceDefinition %s: %w", name, err)
-		}
-		status := decide(&d)
+		status := decide(d)
 		if status == nil {
 			return nil
 		}
-		_, err = c.Dynamic.Resource(definitions).ApplyStatus(ctx, name, status.on(&d, c.Clock.Now()), options)
+		_, err = c.Dynamic.Resource(customresources.Definitions).ApplyStatus(ctx, d.Metadata.Name, status.on(d, c.Clock.Now()), options)
 		if err != nil {
-			return fmt.Errorf("applying the status of CustomResourceDefinition %s: %w", name, err)
+			return fmt.Errorf("applying the status of CustomResourceDefinition %s: %w", d.Metadata.Name, err)
 		}
 		return nil
 	})
 }
 
 // on is the apply configuration for a definition that was read.
-func (s *definitionStatus) on(d *definition, now time.Time) *unstructured.Unstructured {
+func (s *definitionStatus) on(d *customresources.Definition, now time.Time) *unstructured.Unstructured {
 	status := map[string]any{"conditions": []any{map[string]any{
 		"type":               storageMigrating,
 		"status":             string(s.status),
@@ -162,7 +131,7 @@ func (s *definitionStatus) on(d *definition, now time.Time) *unstructured.Unstru
 		status["storedVersions"] = versions
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": definitions.GroupVersion().String(),
+		"apiVersion": customresources.Definitions.GroupVersion().String(),
 		"kind":       "CustomResourceDefinition",
 		"metadata":   map[string]any{"name": d.Metadata.Name, "resourceVersion": d.Metadata.ResourceVersion},
 		"status":     status,

@@ -20,6 +20,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 )
@@ -215,13 +216,13 @@ func (w *world) wantShown(t *testing.T, name string, want ...string) {
 }
 
 // define makes widgets custom resources. The definition is changed by what is applied to it.
-func (w *world) define(t *testing.T, d *definition) {
+func (w *world) define(t *testing.T, d *customresources.Definition) {
 	t.Helper()
 	d.Metadata.Name = "widgets.example.com"
 	object := must.Get(runtime.DefaultUnstructuredConverter.ToUnstructured(d))(t)
 	object["apiVersion"], object["kind"] = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
 	client := w.Dynamic.(*dynamicfake.FakeDynamicClient)
-	must.Succeed(t, client.Tracker().Create(definitions, &unstructured.Unstructured{Object: object}, ""))
+	must.Succeed(t, client.Tracker().Create(customresources.Definitions, &unstructured.Unstructured{Object: object}, ""))
 	client.PrependReactor("patch", "customresourcedefinitions", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchActionImpl)
 		if patch.PatchType != types.ApplyPatchType || patch.Subresource != "status" || patch.PatchOptions.FieldManager != "migration-runner-controller" || !*patch.PatchOptions.Force {
@@ -232,15 +233,15 @@ func (w *world) define(t *testing.T, d *definition) {
 			return true, nil, err
 		}
 		object["status"] = applied.Object["status"]
-		return true, &unstructured.Unstructured{Object: object}, client.Tracker().Update(definitions, &unstructured.Unstructured{Object: object}, "")
+		return true, &unstructured.Unstructured{Object: object}, client.Tracker().Update(customresources.Definitions, &unstructured.Unstructured{Object: object}, "")
 	})
 }
 
 // defined is the status of the definition of widgets.
 func (w *world) defined(t *testing.T) []string {
 	t.Helper()
-	object := must.Get(w.Dynamic.Resource(definitions).Get(context.Background(), "widgets.example.com", metav1.GetOptions{}))(t)
-	var d definition
+	object := must.Get(w.Dynamic.Resource(customresources.Definitions).Get(context.Background(), "widgets.example.com", metav1.GetOptions{}))(t)
+	var d customresources.Definition
 	must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d))
 	all := []string{"stored " + strings.Join(d.Status.StoredVersions, " ")}
 	for _, c := range d.Status.Conditions {
@@ -250,15 +251,9 @@ func (w *world) defined(t *testing.T) []string {
 }
 
 // newDefinition is one of generation 3 that stores v2.
-func newDefinition(storedVersions ...string) *definition {
-	d := &definition{Metadata: metav1.ObjectMeta{ResourceVersion: "7", Generation: 3}}
-	d.Spec.Versions = append(d.Spec.Versions, struct {
-		Name    string `json:"name"`
-		Storage bool   `json:"storage"`
-	}{Name: "v1"}, struct {
-		Name    string `json:"name"`
-		Storage bool   `json:"storage"`
-	}{Name: "v2", Storage: true})
+func newDefinition(storedVersions ...string) *customresources.Definition {
+	d := &customresources.Definition{Metadata: metav1.ObjectMeta{ResourceVersion: "7", Generation: 3}}
+	d.Spec.Versions = []customresources.Version{{Name: "v1"}, {Name: "v2", Storage: true}}
 	d.Status.StoredVersions = storedVersions
 	return d
 }

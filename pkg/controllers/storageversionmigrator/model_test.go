@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/simulation"
 )
@@ -39,7 +40,7 @@ type model struct {
 	t        *testing.T
 	contents *simulation.Contents
 	c        *migrationController
-	d        definition
+	d        customresources.Definition
 	storage  string
 	// began is the generation of the definition when a migration was started, by its UID, succeeded has those that were.
 	began     map[types.UID]int64
@@ -54,10 +55,7 @@ func (m *model) store(version string) {
 	m.d.Metadata.ResourceVersion += "'"
 	m.d.Spec.Versions = nil
 	for _, name := range []string{"v1", "v2", "v3"} {
-		m.d.Spec.Versions = append(m.d.Spec.Versions, struct {
-			Name    string `json:"name"`
-			Storage bool   `json:"storage"`
-		}{name, name == version})
+		m.d.Spec.Versions = append(m.d.Spec.Versions, customresources.Version{Name: name, Storage: name == version})
 	}
 	if !slices.Contains(m.d.Status.StoredVersions, version) {
 		m.d.Status.StoredVersions = append(m.d.Status.StoredVersions, version)
@@ -143,9 +141,9 @@ func (d modelDefinitions) ApplyStatus(
 		m.store(m.anyVersion())
 	}
 	if object.GetResourceVersion() != m.d.Metadata.ResourceVersion {
-		return nil, apierrors.NewConflict(definitions.GroupResource(), name, errors.New("changed"))
+		return nil, apierrors.NewConflict(customresources.Definitions.GroupResource(), name, errors.New("changed"))
 	}
-	var applied definition
+	var applied customresources.Definition
 	must.Succeed(m.t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &applied))
 	m.d.Metadata.ResourceVersion += "'"
 	m.d.Status = applied.Status

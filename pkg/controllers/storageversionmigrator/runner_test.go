@@ -16,6 +16,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -219,7 +220,7 @@ func TestAConflictInADefinitionIsRetriedWithAFreshCopy(t *testing.T) {
 					return false, nil, nil
 				}
 				patches++
-				return patches <= test.conflicts, nil, apierrors.NewConflict(definitions.GroupResource(), "", errors.New("changed"))
+				return patches <= test.conflicts, nil, apierrors.NewConflict(customresources.Definitions.GroupResource(), "", errors.New("changed"))
 			})
 			err := w.c.runNext(w.Context(), widgets.GroupResource())
 			if failed := test.conflicts > 4; (err != nil) != failed || gets != test.gets {
@@ -254,8 +255,8 @@ func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
 // What a proxy says does not mean that the resource is no custom one, or its definition would show no end of the
 // migration. Pins SVM-67.
 func TestThePageOfAProxyIsNotTheAbsenceOfADefinition(t *testing.T) {
-	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", definitions.GroupResource(), "widgets.example.com", "404 page not found", 0, true)
-	absent := apierrors.NewNotFound(definitions.GroupResource(), "widgets.example.com")
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", customresources.Definitions.GroupResource(), "widgets.example.com", "404 page not found", 0, true)
+	absent := apierrors.NewNotFound(customresources.Definitions.GroupResource(), "widgets.example.com")
 	for name, migration := range map[string]*migrationType{"start": newMigration("m"), "end": newMigration("m", with("Running", "Succeeded"))} {
 		for said, answer := range map[string]*apierrors.StatusError{"a page": page, "a Status": absent} {
 			t.Run(name+": "+said, func(t *testing.T) {
