@@ -62,8 +62,7 @@ func (r *reconciliation) recognize(ctx context.Context) error {
 	}
 	namesake, asked := r.sets.old[i], rs.DeepCopy()
 	asked.Name, asked.GenerateName = "", rs.Name+"-"
-	answer, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
-		Create(ctx, asked, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	answer, err := r.wouldStore(ctx, asked)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return nil // a real one is refused as well, which is reported then, if one is needed
@@ -73,6 +72,11 @@ func (r *reconciliation) recognize(ctx context.Context) error {
 		r.sets = replicaSets{current: namesake, old: slices.Concat(r.sets.old[:i], r.sets.old[i+1:])}
 	}
 	return nil
+}
+
+// wouldStore returns what the API server would store of a ReplicaSet.
+func (r *reconciliation) wouldStore(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	return r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 // ensureCurrent creates the new ReplicaSet if there is none.
@@ -134,7 +138,7 @@ func (r *reconciliation) resolveCollision(ctx context.Context, rs *appsv1.Replic
 // webhook changes it. It would not be the new one of the Deployment: its name would be the next collision, and so on
 // without end. Nothing is concluded from any other answer.
 func (r *reconciliation) judge(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	stored, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	stored, err := r.wouldStore(ctx, rs)
 	if err != nil || r.isAsCreated(stored) && r.owners.Selects(r.stored, stored) {
 		return nil
 	}
