@@ -113,13 +113,7 @@ func TestARestartUpdatesOnlyWhatItMay(t *testing.T) {
 // done ten seconds later. Pins DTE-8, DTE-16, DTE-18, DTE-22, DTE-34 and DTE-49.
 func TestARuleFromBeginningToEnd(t *testing.T) {
 	env := controllertest.New(t, pod("d"), claim("d", "p", "d", tolerates("r", 30)))
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	env.AwaitIdle(t)
+	running(t, env)
 	if _, err := env.Fake.ResourceV1beta2().DeviceTaintRules().Create(env.Context(), rule("r", everything, noExecute), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

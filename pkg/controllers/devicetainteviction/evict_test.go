@@ -327,13 +327,7 @@ func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
 			_, predecessor := fixture(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", month)), pod("d"))
 			env.Succeed(predecessor.HandOver())
 		}
-		c, err := newController(env.Env, usual)
-		if err != nil {
-			t.Fatal(err)
-		}
-		env.Start(t)
-		env.Run(t, c)
-		env.AwaitIdle(t)
+		c := running(t, env)
 		wantPending(t, c, month)
 		waiting := func() []controller.LoopKey { return c.loop.Keys(func(string) bool { return true }) }
 		for _, passes := range []time.Duration{0, 61 * time.Minute} {
@@ -353,13 +347,7 @@ func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
 func TestAPodIsEvictedAfterALongTime(t *testing.T) {
 	const limit = 5 * 60 * 60
 	env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d", tolerates("a", limit)), pod("d"))
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	env.AwaitIdle(t)
+	running(t, env)
 	env.EventuallyAsTimePasses(t, "the pod is evicted", 10*time.Minute, func() bool {
 		_, stored := controllertest.Stored[*corev1.Pod](t, env, podKey.Namespace, podKey.Name)
 		if lived := env.Clock.Since(epoch); !stored && lived < limit*time.Second {

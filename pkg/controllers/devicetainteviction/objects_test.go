@@ -148,6 +148,19 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *evi
 	return env, begun(t, env, objects...)
 }
 
+// running is a controller whose loops run, and have nothing to do for now.
+func running(t *testing.T, env *controllertest.Env) *evictionController {
+	t.Helper()
+	c, err := newController(env.Env, usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	return c
+}
+
 func begun(t testing.TB, env *controllertest.Env, objects ...runtime.Object) *evictionController {
 	t.Helper()
 	c, err := newController(env.Env, usual)

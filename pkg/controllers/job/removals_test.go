@@ -161,24 +161,37 @@ func TestARemovalThatIsNotSeenForLongIsLookedUp(t *testing.T) {
 	}
 }
 
-// An admission webhook answers with NotFound, and the pod keeps its finalizer. Pins JOB-85 and JOB-121.
-func TestNotFoundIsNoRemovalOfAFinalizer(t *testing.T) {
-	f := newFixture(t, defaults, newJob(sized(2, 1), started), newPod("p", succeeded))
-	works := f.Refuse("patch pods p", apierrors.NewNotFound(corev1.Resource("pods"), "p"))
-	for range 2 {
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
-			t.Errorf("the error is %v", err)
-		}
-		f.CatchUp(t)
-		if s := f.stored(t).Status; s.Succeeded != 0 || !slices.Equal(s.UncountedTerminatedPods.Succeeded, []types.UID{"p"}) {
-			t.Errorf("the status is %+v", s)
-		}
-		f.Clock.Step(writes.Timeout)
-	}
-	works()
-	f.MustReconcile(t)
-	if job := f.stored(t); job.Status.Succeeded != 1 || conditionsOf(job) != "" {
-		t.Errorf("the status is %+v", job.Status)
+// An admission webhook has a pod keep its finalizer. The pod would be counted again after five minutes.
+func TestAFinalizerThatStaysIsNotRemoved(t *testing.T) {
+	for name, answer := range map[string]struct {
+		pod *corev1.Pod
+		err error
+	}{
+		"JOB-85, JOB-121: it answers with NotFound": {nil, apierrors.NewNotFound(corev1.Resource("pods"), "p")},
+		"JOB-140: it puts the finalizer back":       {newPod("p", succeeded), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, newJob(sized(2, 1), started), newPod("p", succeeded))
+			keeps := true
+			f.Fake.PrependReactor("patch", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+				return keeps, answer.pod, answer.err
+			})
+			for range 2 {
+				if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+					t.Errorf("the error is %v", err)
+				}
+				f.CatchUp(t)
+				if s := f.stored(t).Status; s.Succeeded != 0 || !slices.Equal(s.UncountedTerminatedPods.Succeeded, []types.UID{"p"}) {
+					t.Errorf("the status is %+v", s)
+				}
+				f.Clock.Step(writes.Timeout)
+			}
+			keeps = false
+			f.MustReconcile(t)
+			if job := f.stored(t); job.Status.Succeeded != 1 || conditionsOf(job) != "" {
+				t.Errorf("the status is %+v", job.Status)
+			}
+		})
 	}
 }
 
@@ -194,29 +207,5 @@ func TestAPodThatIsGoneIsCountedOnceTheCacheShowsIt(t *testing.T) {
 	f.MustReconcile(t)
 	if got, want := conditionsOf(f.stored(t)), "SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached"; got != want {
 		t.Errorf("conditions %s, want %s", got, want)
-	}
-}
-
-// An admission webhook puts the finalizer back. The pod would be counted again after five minutes. Pins JOB-140.
-func TestAFinalizerThatStaysIsNotRemoved(t *testing.T) {
-	f := newFixture(t, defaults, newJob(sized(2, 1), started), newPod("p", succeeded))
-	keep := true
-	f.Fake.PrependReactor("patch", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
-		return keep, newPod("p", succeeded), nil
-	})
-	for range 2 {
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
-			t.Errorf("the error is %v", err)
-		}
-		f.CatchUp(t)
-		if s := f.stored(t).Status; s.Succeeded != 0 || !slices.Equal(s.UncountedTerminatedPods.Succeeded, []types.UID{"p"}) {
-			t.Errorf("the status is %+v", s)
-		}
-		f.Clock.Step(writes.Timeout)
-	}
-	keep = false
-	f.MustReconcile(t)
-	if job := f.stored(t); job.Status.Succeeded != 1 || conditionsOf(job) != "" {
-		t.Errorf("the status is %+v", job.Status)
 	}
 }

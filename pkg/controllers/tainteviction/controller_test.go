@@ -106,13 +106,7 @@ func TestPodsAreEvictedWhenTheirTimeHasCome(t *testing.T) {
 		pod.Name, pod.UID = name, types.UID(name)
 	}
 	env := controllertest.New(t, node(), now, later, never)
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	env.AwaitIdle(t)
+	c := running(t, env)
 	env.RefuseIf("delete pods", errors.New("boom"), func(n int) bool { return n == 1 })
 	if _, err := env.Fake.CoreV1().Nodes().Update(env.Context(), node(taint("a")), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -202,13 +196,7 @@ func TestWithoutTheGateNothingIsEvictedWithoutNodeLifecycle(t *testing.T) {
 // Evictions wait for the end of a pause, and taints are followed meanwhile. Pins TAINT-50.
 func TestAnEvictionFromAPausedNamespaceCanBeCancelled(t *testing.T) {
 	env := controllertest.New(t, node(), tolerating(tolerates("b", 60)))
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	env.AwaitIdle(t)
+	c := running(t, env)
 	env.Pauses.Set([]string{"ns"})
 	taintWith := func(taints ...corev1.Taint) {
 		t.Helper()

@@ -271,13 +271,7 @@ func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
 					made := appointment{uid: "pod", node: "node", created: epoch, due: epoch.Add(month * time.Second)}
 					env.Succeed(handover{map[types.NamespacedName]appointment{podKey: made}, epoch})
 				}
-				c, err := newController(env.Env, config{separate: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				env.Start(t)
-				env.Run(t, c)
-				env.AwaitIdle(t)
+				c := running(t, env)
 				waiting := func() []controller.LoopKey { return c.evictions.Keys(func(string) bool { return true }) }
 				for _, passes := range []time.Duration{0, 61 * time.Minute} {
 					env.Clock.Step(passes)
@@ -298,13 +292,7 @@ func TestNothingWaitsLongForAPodThatStays(t *testing.T) {
 func TestAPodIsEvictedAfterALongTime(t *testing.T) {
 	const limit = 5 * time.Hour
 	env := controllertest.New(t, node(taint("a")), tolerating(tolerates("a", int64(limit.Seconds()))))
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	env.AwaitIdle(t)
+	running(t, env)
 	env.EventuallyAsTimePasses(t, "the pod is evicted", 10*time.Minute, func() bool {
 		_, stored := controllertest.Stored[*corev1.Pod](t, env, podKey.Namespace, podKey.Name)
 		if lived := env.Clock.Since(epoch); !stored && lived < limit {
