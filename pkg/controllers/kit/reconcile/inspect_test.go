@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -148,4 +149,44 @@ func TestKeysTellsWhatTheLoopHolds(t *testing.T) {
 	release <- nil
 	expect(controller.LoopKey{Queue: "q", Key: "a", State: controller.KeyDelayed, Until: began.Add(time.Minute), Trigger: "retry"}, later)
 	r.end(t)
+}
+
+// slowTimers is a clock whose timers are late, as those of a busy process are.
+type slowTimers struct{ clock.WithTicker }
+
+func (c slowTimers) NewTimer(d time.Duration) clock.Timer {
+	return c.WithTicker.NewTimer(d + time.Hour)
+}
+
+func (c slowTimers) NewTicker(d time.Duration) clock.Ticker {
+	return c.WithTicker.NewTicker(d + time.Hour)
+}
+
+// A delay whose time has come is delivered for the next one, too, if that is given before.
+func TestAKeyThatWasDeliveredDoesNotWait(t *testing.T) {
+	env := controllertest.New(t)
+	env.Env.Clock = slowTimers{env.Clock}
+	reconciled, again := 0, make(chan struct{})
+	var l *reconcile.Loop[string]
+	l = reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(_ context.Context, key string) error {
+		switch reconciled++; reconciled {
+		case 1:
+			l.AddAfter(key, 30*24*time.Hour)
+		case 2:
+			close(again)
+		}
+		return nil
+	})
+	r := start(env, l)
+	defer r.end(t)
+	controllertest.Eventually(t, "the loop runs", func() bool { return !l.Inspect().Began.IsZero() })
+	l.AddAfter("a", time.Minute)
+	controllertest.Eventually(t, "the key waits", func() bool { return env.Clock.Waiters() == 2 })
+	env.Clock.Step(time.Minute)
+	l.Add("a")
+	receive(t, again, "the first delay was lost")
+	controllertest.Eventually(t, "the loop is done", func() bool { return len(l.Inspect().InFlight) == 0 })
+	if held := l.Keys(func(string) bool { return true }); len(held) != 0 {
+		t.Errorf("the loop holds %+v, want nothing", held)
+	}
 }

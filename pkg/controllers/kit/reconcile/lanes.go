@@ -106,29 +106,28 @@ func (l *lanes[K]) announce(key K, lane Lane) {
 	l.announced[key] = lane
 }
 
-// take returns and forgets the announced lane of a key. Keys that are not announced come from retries and timers, and
-// have the lane that they were delayed with.
+// take returns and forgets the announced lane of a key.
 func (l *lanes[K]) take(key K) Lane {
-	at := l.arrived(key)
-	lane, announced := l.announced[key]
-	if !announced {
-		return at.lane
-	}
+	lane := l.announced[key]
 	delete(l.announced, key)
 	return lane
 }
 
-// arrived returns what a key waited for whose time has come, and forgets it.
-func (l *lanes[K]) arrived(key K) delayedAdd {
+// arrived returns the lane of a key that the delaying queue delivers, and forgets its delay. It is called for each
+// delivery, and nothing else forgets a delay: the delaying queue merges a new one of the key into one that is due and
+// not yet delivered.
+func (l *lanes[K]) arrived(key K) Lane {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	at, delayed := l.delayed[key]
-	if !delayed || l.clock.Now().Before(at.due) {
-		return delayedAdd{}
+	if !delayed { // recorded with an earlier delay, and delivered after it
+		return freshly(Timer)
 	}
 	delete(l.delayed, key)
-	return at
+	return at.lane
 }
 
-// delay records when a key is added, and in which lane.
+// delay records when a key is added, and in which lane. The delaying queue is given the delay afterwards.
 func (l *lanes[K]) delay(key K, due time.Time, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +144,6 @@ func (l *lanes[K]) takeTrigger(key K) trigger {
 	defer l.mu.Unlock()
 	why := l.taken[key]
 	delete(l.taken, key)
-	l.arrived(key) // if it had been queued for something else already
 	return why
 }
 

@@ -120,8 +120,26 @@ func (l *Loop[K]) Enqueue(lane Lane, key K) {
 	l.forgetOthers(lane, key)
 	l.enqueuing.Lock()
 	defer l.enqueuing.Unlock()
+	l.add(key, lane)
+}
+
+// add is called with enqueuing locked.
+func (l *Loop[K]) add(key K, lane Lane) {
 	l.lanes.announce(key, lane)
 	l.queue.Add(key)
+}
+
+// arrivals is the queue of a Loop as the delaying queue adds to it.
+type arrivals[K comparable] struct {
+	workqueue.TypedInterface[K]
+	loop *Loop[K]
+}
+
+// Add adds a key whose time has come.
+func (a arrivals[K]) Add(key K) {
+	a.loop.enqueuing.Lock()
+	defer a.loop.enqueuing.Unlock()
+	a.loop.add(key, a.loop.lanes.arrived(key))
 }
 
 // AddAfter enqueues a key in the fresh lane once the delay has passed. A key that is already waiting keeps the
@@ -186,7 +204,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 	l.record.loopStarted()
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
+		workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: arrivals[K]{l.queue, l}})
 	l.release(delayed)
 	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
