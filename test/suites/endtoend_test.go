@@ -23,8 +23,6 @@ import (
 const (
 	endToEnd = "endtoend"
 	nodes    = 5
-	// patienceWithSpec is what one spec gets.
-	patienceWithSpec = 5 * time.Minute
 )
 
 // wantedSpecs is the pattern of the specs that are run, empty for none.
@@ -104,12 +102,13 @@ func (r specRunner) run(ctx context.Context, name, log string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patienceWithSpec+time.Minute)
+	patience := patienceWith(name)
+	ctx, cancel := context.WithTimeout(ctx, patience+time.Minute)
 	defer cancel()
 	failed := process.Run(ctx, r.spec(process.Spec{
 		Args: []string{
 			"--kubeconfig=" + r.kubeconfig, "--provider=skeleton", fmt.Sprint("--num-nodes=", nodes), "--disable-log-dump=true",
-			"--ginkgo.no-color", "--ginkgo.v", "--ginkgo.timeout=" + patienceWithSpec.String(), "--ginkgo.focus=" + regexp.QuoteMeta(name) + "$",
+			"--ginkgo.no-color", "--ginkgo.v", "--ginkgo.timeout=" + patience.String(), "--ginkgo.focus=" + regexp.QuoteMeta(name) + "$",
 		},
 		LogFile: path,
 	}))

@@ -3,6 +3,7 @@ package suites
 import (
 	_ "embed"
 	"strings"
+	"time"
 )
 
 //go:embed specs.txt
@@ -22,4 +23,12 @@ func specs() []string {
 // isSerial reports whether a spec must not run beside others.
 func isSerial(name string) bool {
 	return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
+}
+
+// patienceWith returns how long a spec may take.
+func patienceWith(name string) time.Duration {
+	if strings.Contains(name, "[Slow]") { // one waits for 5 minutes for what must not happen
+		return 8 * time.Minute
+	}
+	return 5 * time.Minute
 }
