@@ -10,8 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
+
+// podUpdated judges a pod that has changed. One that was restored can be evicted again.
+func (c *evictionController) podUpdated(old, pod *corev1.Pod) {
+	if pods.IsRestored(old, pod) {
+		c.mu.Lock()
+		delete(c.evicted, reconcile.KeyOf(pod))
+		c.mu.Unlock()
+	}
+	c.podChanged(pod)
+}
 
 // podChanged judges a pod that uses claims, or that replaces one of its name that did.
 func (c *evictionController) podChanged(pod *corev1.Pod) {

@@ -106,6 +106,23 @@ func TestManyEvictedPodsAreNotEvictedAgain(t *testing.T) {
 	}
 }
 
+// A cluster that was restored from a backup has a pod as it was before its eviction. Pins DTE-71.
+func TestARestoredPodIsEvictedAgain(t *testing.T) {
+	env, c := dueWorld(t)
+	pods := &controllertest.Captured{}
+	c.watchPods(pods)
+	if err := c.reconcile(env.Context(), podItem); err != nil {
+		t.Fatal(err)
+	}
+	before, ending := pod("d"), controllertest.Changed(pod("d"), controllertest.Terminating)
+	env.Cache(t, ending)
+	pods.Handler.OnUpdate(before, ending)
+	wantPending(t, c, -1)
+	env.Cache(t, before)
+	pods.Handler.OnUpdate(ending, before)
+	wantPending(t, c, 0)
+}
+
 func TestWhatNeedsNoEviction(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(*testing.T, *controllertest.Env, *evictionController)

@@ -8,18 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 // The handlers judge the pods that a change affects. There is no resync: it would not show anything new.
 
-func (c *evictionController) watchPods(pods cache.SharedIndexInformer) {
-	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
+func (c *evictionController) watchPods(podInformer cache.SharedIndexInformer) {
+	watch.ObjectsEvery(podInformer, 0, watch.Funcs[*corev1.Pod]{
 		Only:     usesClaims,
-		UpdateIf: func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) },
+		UpdateIf: func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) || pods.IsRestored(old, pod) },
 		Add:      func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
-		Update:   func(_ reconcile.Lane, _, pod *corev1.Pod) { c.podChanged(pod) },
+		Update:   func(_ reconcile.Lane, old, pod *corev1.Pod) { c.podUpdated(old, pod) },
 		Delete:   c.podChanged,
 	})
 }

@@ -99,6 +99,20 @@ func TestReconcileWritesOnlyChanges(t *testing.T) {
 	}
 }
 
+// A cluster that was restored from a backup has the generation once more. Pins WL-127.
+func TestReconcileCountsThePodsOfARestoredSelector(t *testing.T) {
+	other := pod("other", func(p *corev1.Pod) { p.Labels["app"] = "db" })
+	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"), other)
+	b.MustReconcile(t)
+	b.Cache(t, accounted(func(pdb *policyv1.PodDisruptionBudget) {
+		pdb.ResourceVersion, pdb.Spec.Selector = "8", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	}))
+	b.MustReconcile(t)
+	if got := b.wrote(t); got.CurrentHealthy != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Pins PDB-17.
 func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 	ago := func(age time.Duration) metav1.Time { return metav1.NewTime(start.Add(-age)) }

@@ -31,6 +31,7 @@
 //     finalize it during a sweep and create it again. Single items are deleted by UID. After the
 //     deletion of a collection that had no answer, the namespace is not finalized before that
 //     cannot be executed any more.
+//  10. The workers start when the caches are complete, or after 30 seconds: without that of pods, only rule 5 is lost.
 //
 // Behaviour: docs/specs/namespace-controller.md.
 package namespace
@@ -38,6 +39,7 @@ package namespace
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,6 +82,7 @@ type namespaceController struct {
 	controller.Env
 	namespaces corelisters.NamespaceLister
 	pods       cache.Indexer
+	podsSynced cache.InformerSynced
 	catalogue  *catalogue
 	podsFirst  bool
 	memory     *memory
@@ -102,6 +105,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		Env:        env,
 		namespaces: namespaces.Lister(),
 		pods:       shown.Informer().GetIndexer(),
+		podsSynced: shown.Informer().HasSynced,
 		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
 		late:       newLateDeletions(),
@@ -112,6 +116,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 	c.catalogue = newCatalogue(env.Discovery, env.Clock, c.isServed)
 	c.loop = reconcile.New(env, reconcile.Options[string]{
 		Queue: "namespace", Workers: cfg.concurrentSyncs, Backoff: c.backoff, Namespace: reconcile.OfNamespace,
+		Ready: func(ctx context.Context) bool { return ctx.Err() == nil }, // Run has waited
 	}, c.reconcile)
 	c.queue = c.loop
 	c.watch(namespaces.Informer())
@@ -119,9 +124,18 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 	return c, nil
 }
 
+// syncTimeout bounds the wait for caches: what is in a namespace is read live.
+const syncTimeout = 30 * time.Second
+
 // Run implements controller.Controller.
 func (c *namespaceController) Run(ctx context.Context) error {
-	return reconcile.Run(ctx, c.Env, c.begin, c.loop.Run)
+	if !reconcile.ReadyWithin(ctx, c.Env, syncTimeout) {
+		return nil
+	}
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	return c.loop.Run(ctx)
 }
 
 func (c *namespaceController) begin(context.Context) error {

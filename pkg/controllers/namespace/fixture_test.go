@@ -30,8 +30,18 @@ func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 // startSeeing starts a controller, at epoch, that has seen at a time which namespaces are being deleted.
 func startSeeing(t testing.TB, at time.Time, s *server, objects ...runtime.Object) *fixture {
 	t.Helper()
+	f := unstarted(t, s, objects...)
+	f.Clock.SetTime(at)
+	f.Start(t)
+	f.Clock.SetTime(epoch)
+	f.Fake.ClearActions()
+	return f
+}
+
+// unstarted makes a controller whose informers have not been started.
+func unstarted(t testing.TB, s *server, objects ...runtime.Object) *fixture {
+	t.Helper()
 	env := controllertest.New(t, objects...)
-	env.Clock.SetTime(at)
 	f := &fixture{Env: env, store: newStore(), server: s}
 	env.Metadata, env.Env.Discovery = f.store, s
 	env.Informers.Core().V1().Pods().Informer() // as other controllers do
@@ -40,9 +50,6 @@ func startSeeing(t testing.TB, at time.Time, s *server, objects ...runtime.Objec
 		t.Fatal(err)
 	}
 	f.namespaceController = c
-	env.Start(t)
-	env.Clock.SetTime(epoch)
-	env.Fake.ClearActions()
 	return f
 }
 

@@ -279,3 +279,33 @@ func TestPodsThatTheCacheDoesNotShowAreLookedForAgain(t *testing.T) {
 	f.Clock.Step(time.Nanosecond)
 	controllertest.Eventually(t, "it is swept", func() bool { return f.loop.Inspect().Reconciled >= 1 })
 }
+
+// A single pod that the API server cannot decode makes every list of all pods fail. Pins NS-80.
+func TestPodsThatCannotBeListedKeepNoNamespace(t *testing.T) {
+	f := unstarted(t, serving(pods), terminating())
+	f.Intercept("list pods", func(action clienttesting.Action) error {
+		if action.GetNamespace() == metav1.NamespaceAll {
+			return errors.New("boom")
+		}
+		return nil
+	})
+	finalized := f.finalized()
+	f.Env.Informers.StartWithContext(f.Context())
+	f.Env.Run(t, f.namespaceController)
+	f.EventuallyAsTimePasses(t, "the namespace is swept", time.Second, func() bool { return f.loop.Inspect().Reconciled == 1 })
+	if len(*finalized) != 1 {
+		t.Errorf("it is finalized %d times", len(*finalized))
+	}
+	if passed := f.Clock.Since(controllertest.Epoch); passed < syncTimeout {
+		t.Errorf("after %v", passed)
+	}
+}
+
+// Pins NS-80.
+func TestPodsAreNotLookedForInACacheThatWasNotFilled(t *testing.T) {
+	f := unstarted(t, serving(pods), terminating())
+	queued := &controllertest.Queue[string]{}
+	f.queue = queued
+	f.awaitPods(terminating())
+	queued.Want(t)
+}

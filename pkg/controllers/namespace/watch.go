@@ -37,9 +37,9 @@ func (c *namespaceController) watchPods(pods cache.SharedIndexInformer) {
 // gone, or the cache is behind.
 const lookAgain = time.Second
 
-// awaitPods has watchPods enqueue a namespace.
+// awaitPods has watchPods enqueue a namespace. A cache that could not be filled shows nothing.
 func (c *namespaceController) awaitPods(ns *corev1.Namespace) {
-	if c.memory.awaitPods(ns, func() int { return c.podsShown(ns.Name) }) == 0 {
+	if c.memory.awaitPods(ns, func() int { return c.podsShown(ns.Name) }) == 0 && c.podsSynced() {
 		c.queue.AddAfter(ns.Name, lookAgain)
 	}
 }

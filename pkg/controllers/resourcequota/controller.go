@@ -41,7 +41,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/controller"
@@ -247,23 +246,7 @@ func (c *quotaController) HandOver() handover {
 // start lets the loops work when all caches are complete. One that cannot be filled holds up only
 // the quotas that limit its objects.
 func (c *quotaController) start(ctx context.Context) error {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := c.Clock.NewTimer(syncTimeout)
-	defer timer.Stop()
-	wait := concurrent.Start(func() {
-		select {
-		case <-timer.C():
-			klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, starting without them",
-				"timeout", syncTimeout)
-			cancel()
-		case <-waiting.Done():
-		}
-	})
-	c.Informers.WaitUntilReady(waiting)
-	cancel()
-	wait()
-	if ctx.Err() == nil {
+	if reconcile.ReadyWithin(ctx, c.Env, syncTimeout) {
 		close(c.started)
 	}
 	return nil

@@ -77,6 +77,26 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A cluster that was restored from a backup has a pod as it was before its eviction. Pins TAINT-56.
+func TestARestoredPodIsEvictedAgain(t *testing.T) {
+	env, c := evicted(t)
+	pods, queued := &controllertest.Captured{}, &controllertest.Queue[types.NamespacedName]{}
+	c.watch(pods, &controllertest.Captured{})
+	c.podQueue = queued
+	if err := c.evict(env.Context(), podIdentity); err != nil {
+		t.Fatal(err)
+	}
+	before := tolerating(tolerates("a", 60))
+	ending := controllertest.Changed(before.DeepCopy(), controllertest.Terminating)
+	pods.Handler.OnUpdate(before, ending)
+	queued.Want(t)
+	before.ResourceVersion = "1"
+	pods.Handler.OnUpdate(ending, before)
+	queued.Want(t, "ns/pod")
+	podChanged(t, env, c, before)
+	wantPending(t, env, c, time.Minute)
+}
+
 func TestSameNoExecute(t *testing.T) {
 	valued := taint("a")
 	valued.Value = "x"

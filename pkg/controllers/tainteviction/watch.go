@@ -5,23 +5,24 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 // watch queues nodes whose taints changed, and pods that came, went, were bound or tolerate
 // something else, where that may matter. A resync shows nothing that was not judged before.
-func (c *evictionController) watch(pods, nodes cache.SharedIndexInformer) {
-	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
+func (c *evictionController) watch(podInformer, nodeInformer cache.SharedIndexInformer) {
+	watch.ObjectsEvery(podInformer, 0, watch.Funcs[*corev1.Pod]{
 		UpdateIf: func(old, pod *corev1.Pod) bool {
-			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName ||
+			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName || pods.IsRestored(old, pod) ||
 				!equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
 		},
 		Add:    c.enqueue,
 		Update: func(lane reconcile.Lane, _, pod *corev1.Pod) { c.enqueue(lane, pod) },
 		Delete: func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
 	})
-	watch.ObjectsEvery(nodes, 0, watch.Funcs[*corev1.Node]{
+	watch.ObjectsEvery(nodeInformer, 0, watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) { c.nodeQueue.Enqueue(lane, node.Name) },
 		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
 			if !sameNoExecute(old, node) {

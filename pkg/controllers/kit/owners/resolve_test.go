@@ -108,7 +108,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// Pins WL-95.
+// Pins WL-95 and WL-127.
 func TestSelectorsParseAgainOnlyWhatChanged(t *testing.T) {
 	var parses int
 	selectors := NewSelectors(parseAnnotation(&parses))
@@ -128,4 +128,8 @@ func TestSelectorsParseAgainOnlyWhatChanged(t *testing.T) {
 		t.Errorf("remembers %v", selectors.parsed)
 	}
 	check(selecting("a", "2", 2, "x=3"), "x=3", 4)
+	restored := selecting("a", "2", 2, "x=4")
+	restored.ResourceVersion = "7"
+	check(restored, "x=4", 5)
+	check(restored, "x=4", 5)
 }

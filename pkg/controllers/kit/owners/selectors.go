@@ -11,7 +11,8 @@ import (
 )
 
 // Selectors caches the parsed selector of each owner, so that an event of an orphan parses
-// none. A selector is parsed again when its owner is recreated or its generation changes.
+// none. A selector is parsed again when its owner is recreated or changes, its generation or not: in
+// a cluster that was restored from a backup, a generation occurs twice.
 type Selectors[T metav1.Object] struct {
 	parse func(T) (labels.Selector, error)
 
@@ -22,6 +23,7 @@ type Selectors[T metav1.Object] struct {
 type parsedSelector struct {
 	uid        types.UID
 	generation int64
+	version    string
 	selector   labels.Selector
 	err        error
 }
@@ -34,17 +36,17 @@ func NewSelectors[T metav1.Object](parse func(T) (labels.Selector, error)) *Sele
 // Of returns the selector of an owner, or the error of parsing it.
 func (s *Selectors[T]) Of(owner T) (labels.Selector, error) {
 	key := reconcile.KeyOf(owner)
-	uid, generation := owner.GetUID(), owner.GetGeneration()
+	uid, generation, version := owner.GetUID(), owner.GetGeneration(), owner.GetResourceVersion()
 	s.mu.RLock()
 	known, ok := s.parsed[key]
 	s.mu.RUnlock()
-	if ok && known.uid == uid && known.generation == generation {
+	if ok && known.uid == uid && known.generation == generation && known.version == version {
 		return known.selector, known.err
 	}
 	selector, err := s.parse(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parsed[key] = parsedSelector{uid: uid, generation: generation, selector: selector, err: err}
+	s.parsed[key] = parsedSelector{uid, generation, version, selector, err}
 	return selector, err
 }
 

@@ -19,6 +19,11 @@ func Matters(old, pod *corev1.Pod) bool {
 		!owners.SameController(old, pod)
 }
 
+// IsRestored reports whether a pod is no longer being deleted: the cluster was restored from a backup.
+func IsRestored(old, pod *corev1.Pod) bool {
+	return old.UID == pod.UID && old.DeletionTimestamp != nil && pod.DeletionTimestamp == nil
+}
+
 // BecameReady reports whether a pod has changed from not ready to ready.
 func BecameReady(old, pod *corev1.Pod) bool { return !IsReady(old) && IsReady(pod) }
 

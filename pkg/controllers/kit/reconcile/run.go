@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
 )
@@ -25,6 +27,28 @@ func Run(
 		}
 	}
 	return concurrent.Run(ctx, parts...)
+}
+
+// ReadyWithin waits until a controller may act on its caches, see controller.Scope, or until the limit has passed: for
+// one that can do without some of them. It returns false if ctx ended first.
+func ReadyWithin(ctx context.Context, env controller.Env, limit time.Duration) bool {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := env.Clock.NewTimer(limit)
+	defer timer.Stop()
+	wait := concurrent.Start(func() {
+		select {
+		case <-timer.C():
+			klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, starting without them",
+				"timeout", limit)
+			cancel()
+		case <-waiting.Done():
+		}
+	})
+	env.Informers.WaitUntilReady(waiting)
+	cancel()
+	wait()
+	return ctx.Err() == nil
 }
 
 // Passes returns the part, see Run, of a controller that examines everything periodically: at
