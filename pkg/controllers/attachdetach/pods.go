@@ -101,6 +101,7 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	defer c.mu.Unlock()
 	state := c.world.pods[key]
 	if state != nil && (pod == nil || pod.UID != state.uid || pod.Spec.NodeName != state.node) {
+		c.noteOver(state, contribution{incomplete: c.world.incomplete[key]})
 		c.releaseAll(state)
 		c.world.counts.pod(state.node, state.labels, nil)
 		delete(c.world.pods, key)
@@ -161,7 +162,7 @@ func (c *attachDetachController) applyContribution(
 	}
 }
 
-// noteOver has the wait for a node begin with a pod that is over, if it may have used a volume until now that nobody was
+// noteOver has the wait for a node begin with a pod that is over or gone, if it may have used a volume until now that nobody was
 // known to want: any volume if it is not known what its volumes are.
 func (c *attachDetachController) noteOver(state *podState, found contribution) {
 	n := c.world.nodes[state.node]
