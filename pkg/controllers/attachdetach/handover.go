@@ -83,15 +83,24 @@ func (c *attachDetachController) takeOver(left handover) {
 	}
 }
 
-// takeOverPods has pods go on wanting a volume of which the caches do not show any more what their volumes are. A claim
-// loses its PersistentVolume if that is deleted by force, also while pods use it.
+// takeOverPods has pods go on wanting a volume of which the caches do not show any more what their volumes are, and
+// those that the caches lack, until a live list shows that they are gone. A claim loses its PersistentVolume if that is
+// deleted by force, also while pods use it.
 func (c *attachDetachController) takeOverPods(at place, was leftLink) {
 	if n := c.world.nodes[at.node]; n == nil || !n.managed {
 		return
 	}
 	for _, pod := range was.pods {
-		state := c.world.pods[pod.NamespacedName]
-		if state == nil || state.uid != pod.UID || state.node != at.node || !c.world.incomplete[pod.NamespacedName] {
+		key := pod.NamespacedName
+		_, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+		if !found && err == nil && c.world.pods[key] == nil {
+			c.world.pods[key] = &podState{
+				uid: pod.UID, node: at.node, wants: map[corev1.UniqueVolumeName]bool{}, missed: true,
+			}
+			c.podQueue.Add(key)
+		}
+		state := c.world.pods[key]
+		if state == nil || state.uid != pod.UID || state.node != at.node || !state.missed && !c.world.incomplete[key] {
 			continue
 		}
 		state.wants[at.volume] = true
