@@ -28,9 +28,11 @@
 //     an attach succeeds, and it is detached if nobody wants it. A detach that the live read forbids changes
 //     nothing: what was attached stays so, and no other node gets it.
 //  9. What is attached when a process begins may be wanted by pods that its caches do not show yet. Before
-//     it is detached, the pods of the node are listed from the API server.
+//     it is detached, the pods of the node are listed from the API server. A pod that only a list lacks is
+//     read from there before it counts as gone.
 //  10. An instance that begins rebuilds both states from the caches. In the same process it also continues
-//     what its predecessor left: times, backoffs, operations that wait, and what was uncertain.
+//     what its predecessor left: times, backoffs, operations that wait, what was uncertain, and what pods want that
+//     the caches do not show.
 //     A VolumeAttachment that the caches showed too late is found within three minutes.
 //
 // Behaviour: docs/specs/persistentvolume-attach-detach-controller.md.

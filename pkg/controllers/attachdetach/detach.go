@@ -36,7 +36,7 @@ type questions struct {
 // come to want the volume meanwhile.
 func (c *attachDetachController) confirm(ctx context.Context, at place, why forced, ask questions) error {
 	if ask.pods || ask.users {
-		if err := c.confirmPods(ctx, at, ask.pods); err != nil {
+		if err := c.confirmPods(ctx, at, ask); err != nil {
 			return err
 		}
 	}

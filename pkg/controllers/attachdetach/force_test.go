@@ -195,6 +195,42 @@ func TestTheTimeForcesNoVolumeFromAPodThatRuns(t *testing.T) {
 			s.is("w@a wanted attached listed")
 		})
 	}
+	t.Run("ATT-105: it is deleted, and the cache has not shown its claim", func(t *testing.T) {
+		s := newStage(t, aNode("a", uses("v", "w")), aVolume("v", once), aClaim("v"), first, aVolume("w", once), aClaim("w"), second)
+		s.lose(aClaim("v"))
+		s.coldStart()
+		s.pass(2 * maxWait)
+		s.is("v@a attached listed", "w@a wanted attached listed")
+		controllertest.Change(t, s.Env, "", "a", notReady)
+		s.Remove(t, first)
+		s.pass(maxWait)
+		s.is("v@a attached listed", "w@a wanted attached listed")
+		s.pass(time.Minute)
+		s.is("w@a wanted attached listed")
+	})
+	for name, end := range map[string]func(*stage){
+		"ATT-105: it is deleted, which the cache does not show either": func(s *stage) { s.Remove(s.t, first) },
+		"ATT-105: it is over, which the cache does not show either": func(s *stage) {
+			s.changePod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a", uses("v", "w")), aVolume("v", once), aClaim("v"), first, aVolume("w", once), aClaim("w"), second)
+			s.lose(aClaim("v"))
+			s.coldStart()
+			s.pass(2 * maxWait)
+			s.hide(&corev1.PersistentVolumeClaim{}, &corev1.Pod{})
+			controllertest.Change(t, s.Env, "", "a", notReady)
+			end(s)
+			s.pass(maxWait)
+			s.is("v@a attached", "w@a wanted attached listed")
+			s.hide(&corev1.PersistentVolumeClaim{})
+			s.pass(maxWait)
+			s.is("v@a attached listed", "w@a wanted attached listed")
+			s.pass(time.Minute)
+			s.is("w@a wanted attached listed")
+		})
+	}
 	t.Run("it wants another volume", func(t *testing.T) {
 		s := begin(t, first, second)
 		s.Remove(t, first)

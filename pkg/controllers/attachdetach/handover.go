@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,8 @@ type handover struct {
 
 type leftLink struct {
 	state         attachState
+	wanted        identified
+	pods          map[types.UID]podRef
 	known         identified
 	devicePath    string
 	mounted       bool
@@ -44,7 +47,7 @@ func (c *attachDetachController) HandOver() handover {
 	for at, l := range c.world.links {
 		v := c.world.volumes[at.volume]
 		left.links[at] = leftLink{
-			l.state, v.known, v.devicePath, c.world.nodes[at.node].inUse[at.volume],
+			l.state, l.wanted, maps.Clone(l.pods), v.known, v.devicePath, c.world.nodes[at.node].inUse[at.volume],
 			l.unwantedSince, l.deleted, l.multiAttach, l.seen, l.late, l.usedUnseen,
 		}
 	}
@@ -63,6 +66,7 @@ func (c *attachDetachController) HandOver() handover {
 func (c *attachDetachController) takeOver(left handover) {
 	c.takeOverAttaches(left.operations)
 	for at, was := range left.links {
+		c.takeOverPods(at, was)
 		c.takeOverLink(at, was)
 	}
 	for name, all := range left.operations {
@@ -76,6 +80,31 @@ func (c *attachDetachController) takeOver(left handover) {
 			}
 			v.operations = append(v.operations, &o)
 		}
+	}
+}
+
+// takeOverPods has pods go on wanting a volume of which the caches do not show any more what their volumes are, and
+// those that the caches lack, until a live list shows that they are gone. A claim loses its PersistentVolume if that is
+// deleted by force, also while pods use it.
+func (c *attachDetachController) takeOverPods(at place, was leftLink) {
+	if n := c.world.nodes[at.node]; n == nil || !n.managed {
+		return
+	}
+	for _, pod := range was.pods {
+		key := pod.NamespacedName
+		_, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+		if !found && err == nil && c.world.pods[key] == nil {
+			c.world.pods[key] = &podState{
+				uid: pod.UID, node: at.node, wants: map[corev1.UniqueVolumeName]bool{}, missed: true,
+			}
+			c.podQueue.Add(key)
+		}
+		state := c.world.pods[key]
+		if state == nil || state.uid != pod.UID || state.node != at.node || !state.missed && !c.world.incomplete[key] {
+			continue
+		}
+		state.wants[at.volume] = true
+		c.world.want(at, was.wanted, pod)
 	}
 }
 

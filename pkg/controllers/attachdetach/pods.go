@@ -3,6 +3,7 @@ package attachdetach
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,8 @@ type podState struct {
 	wants map[corev1.UniqueVolumeName]bool
 	// labels are those of all its volumes in metrics.
 	labels []string
+	// missed is set if the cache lacks the pod, and its deletion was not seen.
+	missed bool
 	// over is set once the pod was seen not to use its volumes any more.
 	over bool
 }
@@ -82,10 +85,42 @@ func (c *attachDetachController) reconcilePod(ctx context.Context, key types.Nam
 		return err
 	}
 	if !found {
+		if err := c.confirmGone(ctx, key); err != nil {
+			return err
+		}
 		pod = nil
 	}
 	c.placePod(ctx, key, pod)
 	return nil
+}
+
+// confirmGone returns an error if a pod that the cache lacks uses its volumes by a live list. Only a list after a break of
+// the watch lacks such a pod, which goes on wanting its volumes.
+func (c *attachDetachController) confirmGone(ctx context.Context, key types.NamespacedName) error {
+	uid, ok := c.missedPod(key)
+	if !ok {
+		return nil
+	}
+	pods, err := c.Client.CoreV1().Pods(key.Namespace).List(ctx, named(key.Name))
+	if err != nil {
+		return fmt.Errorf("reading pod %s, which the cache lacks: %w", key, err)
+	}
+	uses := func(pod corev1.Pod) bool { return pod.UID == uid && !volumes.IsTerminated(&pod) }
+	if slices.ContainsFunc(pods.Items, uses) {
+		return reconcile.AwaitCache(fmt.Errorf("the cache does not show pod %s, which exists", key))
+	}
+	return nil
+}
+
+// missedPod returns the UID of a pod that wants volumes, or may, and that only a list lacked.
+func (c *attachDetachController) missedPod(key types.NamespacedName) (uid types.UID, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.world.pods[key]
+	if state == nil || !state.missed || len(state.wants) == 0 && !c.world.incomplete[key] {
+		return "", false
+	}
+	return state.uid, true
 }
 
 // placePod brings the desired state in line with a pod, which is nil if there is none.
@@ -101,6 +136,7 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	defer c.mu.Unlock()
 	state := c.world.pods[key]
 	if state != nil && (pod == nil || pod.UID != state.uid || pod.Spec.NodeName != state.node) {
+		c.noteOver(state, contribution{incomplete: c.world.incomplete[key]})
 		c.releaseAll(state)
 		c.world.counts.pod(state.node, state.labels, nil)
 		delete(c.world.pods, key)
@@ -115,7 +151,7 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 		c.world.pods[key] = state
 	}
 	c.world.counts.pod(state.node, state.labels, found.labels)
-	state.labels = found.labels
+	state.labels, state.missed = found.labels, false
 	c.applyContribution(key, pod, state, found)
 	if found.incomplete && !volumes.IsTerminated(pod) {
 		c.world.incomplete[key] = true
@@ -161,7 +197,7 @@ func (c *attachDetachController) applyContribution(
 	}
 }
 
-// noteOver has the wait for a node begin with a pod that is over, if it may have used a volume until now that nobody was
+// noteOver has the wait for a node begin with a pod that is over or gone, if it may have used a volume until now that nobody was
 // known to want: any volume if it is not known what its volumes are.
 func (c *attachDetachController) noteOver(state *podState, found contribution) {
 	n := c.world.nodes[state.node]

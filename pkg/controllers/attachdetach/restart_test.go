@@ -197,3 +197,53 @@ func TestARestartGoesOnWithAnAttachThatNobodyWants(t *testing.T) {
 		t.Errorf("%d VolumeAttachments are left", len(all))
 	}
 }
+
+// The PersistentVolume of a claim was deleted by force while a pod uses it. The caches do not show any more what the pod
+// wants, which another instance does not forget.
+//
+// Pins ATT-108.
+func TestARestartKeepsWhatAPodWantsWhoseClaimIsLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(*stage)
+		isWanted  bool
+	}{
+		"the pod runs":      {func(*stage) {}, true},
+		"the pod is gone":   {func(s *stage) { s.Remove(s.t, aPod("pod", "a", "v")) }, false},
+		"it is another pod": {func(s *stage) { s.changePod(func(p *corev1.Pod) { p.UID = "another" }) }, false},
+		"the pod is over":   {func(s *stage) { s.changePod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }) }, false},
+		"it wants another volume": {func(s *stage) {
+			s.Store(s.t, aVolume("w", once))
+			controllertest.Change(s.t, s.Env, "", "w", func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.Name = "claim-v", "v" })
+			controllertest.Change(s.t, s.Env, "ns", "v", func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.VolumeName, c.Status.Phase = "w", corev1.ClaimBound
+			})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a", uses("v")), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+			s.Remove(t, aVolume("v", once))
+			controllertest.Change(t, s.Env, "ns", "v", func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })
+			s.pass(soon)
+			s.is("v@a wanted attached listed")
+			left := s.c.HandOver()
+			tc.meanwhile(s)
+			s.Succeed(left)
+			s.start(s.c.config)
+			if l := s.c.world.links[place{volumeName("v"), "a"}]; l.isWanted() != tc.isWanted {
+				t.Errorf("the volume is wanted: %t", l.isWanted())
+			}
+			if !tc.isWanted {
+				return
+			}
+			s.pass(maxWait)
+			controllertest.Change(t, s.Env, "", "a", notReady)
+			s.pass(time.Minute)
+			s.is("v@a wanted attached listed")
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.pass(maxWait)
+			s.is("v@a attached listed")
+			s.pass(time.Minute)
+			s.is()
+		})
+	}
+}

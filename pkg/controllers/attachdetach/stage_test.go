@@ -363,6 +363,16 @@ func (s *stage) lose(object runtime.Object) {
 	s.run()
 }
 
+// miss has the cache lack a pod, whose deletion was not seen, until nothing is hidden.
+func (s *stage) miss(pod *corev1.Pod) {
+	s.t.Helper()
+	s.hide(pod)
+	s.Uncache(s.t, pod)
+	delete(s.shown, fmt.Sprintf("%T %s", pod, keyOf(pod)))
+	s.c.podMissed(pod)
+	s.run()
+}
+
 // va returns the VolumeAttachment of a volume on a node.
 func (s *stage) va(handle, node string) *storagev1.VolumeAttachment {
 	s.t.Helper()

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,9 +23,9 @@ import (
 // runs. Its kubelet says that it uses the volume, which does not matter any more when a detach is forced by the time.
 
 // confirmPods returns an unconfirmed error if there may be a pod on the node that wants the volume there and is not
-// known to; with all, if one may want any volume there. This is asked until the answer for the node has been no once,
-// and only for volumes that no observed pod has wanted.
-func (c *attachDetachController) confirmPods(ctx context.Context, at place, all bool) error {
+// known to; to the question for pods, if one may want any volume there. That is asked until the answer for the node has
+// been no once, and only for volumes that no observed pod has wanted.
+func (c *attachDetachController) confirmPods(ctx context.Context, at place, ask questions) error {
 	name := at.node
 	onNode := fields.OneTermEqualSelector("spec.nodeName", name).String()
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
@@ -32,18 +33,23 @@ func (c *attachDetachController) confirmPods(ctx context.Context, at place, all 
 		return unconfirmed{fmt.Errorf("listing the pods on node %s: %w", name, err)}
 	}
 	var wanted []use
+	there := map[types.UID]bool{}
 	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName != name {
+		if pods.Items[i].Spec.NodeName != name || volumes.IsTerminated(&pods.Items[i]) {
 			continue
 		}
+		there[pods.Items[i].UID] = true
 		uses, err := c.usesOf(ctx, &pods.Items[i])
 		if err != nil {
 			return unconfirmed{err}
 		}
 		wanted = append(wanted, uses...)
 	}
-	missing, managed, ok := c.unseen(at, wanted, all)
-	if !ok {
+	missing, managed, ok := c.unseen(at, wanted, ask.pods)
+	switch {
+	case !ok && ask.users:
+		return c.confirmOver(name, there)
+	case !ok:
 		return nil
 	}
 	if !managed {
@@ -57,6 +63,19 @@ func (c *attachDetachController) confirmPods(ctx context.Context, at place, all 
 	}
 	c.noteUnseen(at, wanted)
 	return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
+}
+
+// confirmOver returns an unconfirmed error if a pod is over or gone by a live list, and the caches do not show that yet,
+// nor what it wanted. Once they show it, the node is waited for, see noteOver.
+func (c *attachDetachController) confirmOver(node string, there map[types.UID]bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.world.incomplete {
+		if pod := c.world.pods[key]; pod.node == node && !there[pod.uid] {
+			return unconfirmed{fmt.Errorf("waiting for the caches to show that pod %s on node %s is over", key, node)}
+		}
+	}
+	return nil
 }
 
 // noteUnseen records that the volume is used after all if one of these uses, which were just read, is not known.

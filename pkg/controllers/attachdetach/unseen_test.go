@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,4 +102,66 @@ func TestAVolumeStaysAttachedWhileItsVolumeAttachmentCannotBeRead(t *testing.T) 
 	allow()
 	s.pass(time.Minute)
 	s.is("v@b wanted attached listed")
+}
+
+// A list of pods after a break of the watch lacks one that runs. Its node is cut off later, and then the pod is deleted.
+//
+// Pins ATT-109.
+func TestAPodThatOnlyAListLacksGoesOnWantingItsVolumes(t *testing.T) {
+	pod := aPod("pod", "a", "v")
+	for name, then := range map[string]func(*stage){"": func(*stage) {}, "before a restart": (*stage).restart} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a", uses("v")), aVolume("v", once), aClaim("v"), pod)
+			s.miss(pod)
+			s.pass(time.Minute)
+			then(s)
+			s.pass(maxWait)
+			s.is("v@a wanted attached listed")
+			s.requests = nil
+			s.pass(time.Minute)
+			if len(s.requests) == 0 || slices.ContainsFunc(s.requests, func(r string) bool { return r != inquired }) {
+				t.Errorf("requests are %q", s.requests)
+			}
+			controllertest.Change(t, s.Env, "", "a", notReady)
+			s.Remove(t, pod)
+			s.pass(maxWait)
+			s.is("v@a attached listed")
+			s.pass(time.Minute)
+			s.is()
+		})
+	}
+	t.Run("it is gone", func(t *testing.T) {
+		s := newStage(t, aNode("a", uses()), aVolume("v", once), aClaim("v"), pod)
+		controllertest.Change(t, s.Env, "", "a", uses())
+		s.Remove(t, pod)
+		s.miss(pod)
+		s.pass(soon)
+		s.is()
+	})
+	t.Run("the cache shows it again", func(t *testing.T) {
+		s := newStage(t, aNode("a", uses()), aVolume("v", once), aClaim("v"), pod)
+		s.miss(pod)
+		s.hide()
+		s.run()
+		controllertest.Change(t, s.Env, "", "a", uses())
+		s.requests = nil
+		s.Remove(t, pod)
+		s.pass(soon)
+		s.is()
+		if slices.Contains(s.requests, inquired) {
+			t.Errorf("requests are %q", s.requests)
+		}
+	})
+	t.Run("it cannot be read", func(t *testing.T) {
+		s := newStage(t, aNode("a", uses()), aVolume("v", once), aClaim("v"), pod)
+		controllertest.Change(t, s.Env, "", "a", uses())
+		s.Remove(t, pod)
+		allow := s.Refuse(inquired, errRefused)
+		s.miss(pod)
+		s.pass(time.Minute)
+		s.is("v@a wanted attached listed")
+		allow()
+		s.pass(time.Minute)
+		s.is()
+	})
 }

@@ -23,8 +23,30 @@ func (c *attachDetachController) watchPods(pods cache.SharedIndexInformer) {
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
 		Add:    c.enqueuePod,
 		Update: c.podUpdated,
-		Delete: func(pod *corev1.Pod) { c.enqueuePod(reconcile.Gone(pod), pod) },
+		Delete: c.podGone,
+		Missed: c.podMissed,
 	})
+}
+
+func (c *attachDetachController) podGone(pod *corev1.Pod) {
+	c.expectPod(pod, false)
+	c.enqueuePod(reconcile.Gone(pod), pod)
+}
+
+// podMissed queues a pod that only a list lacked. If it is known to want volumes, it is read live before it counts as
+// gone.
+func (c *attachDetachController) podMissed(pod *corev1.Pod) {
+	c.expectPod(pod, true)
+	c.enqueuePod(reconcile.Gone(pod), pod)
+}
+
+// expectPod records whether a pod that the cache lacks may exist.
+func (c *attachDetachController) expectPod(pod *corev1.Pod, mayExist bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state := c.world.pods[reconcile.KeyOf(pod)]; state != nil && state.uid == pod.UID {
+		state.missed = mayExist
+	}
 }
 
 func (c *attachDetachController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {

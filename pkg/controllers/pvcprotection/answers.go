@@ -43,7 +43,7 @@ type answers struct {
 
 // answer holds the unused claims of one list that nothing has taken yet.
 type answer struct {
-	listed time.Time
+	listed time.Time // when the list had been read, which can take minutes
 	unused map[subject]struct{}
 }
 
@@ -111,7 +111,6 @@ func (c *protectionController) listUnused(ctx context.Context, claim *corev1.Per
 		return err
 	}
 	unused[claim.Name] = claim
-	listed := c.Clock.Now()
 	_, err = protection.EachPod(ctx, c.Client, claim.Namespace, c.selector(), func(pod *corev1.Pod) {
 		for i := range pod.Spec.Volumes {
 			volume := &pod.Spec.Volumes[i]
@@ -124,18 +123,18 @@ func (c *protectionController) listUnused(ctx context.Context, claim *corev1.Per
 	if err != nil {
 		return err
 	}
-	c.answers.add(claim.Namespace, listed, unused)
+	c.answers.add(claim.Namespace, unused)
 	return nil
 }
 
 // add replaces the answer for a namespace and removes expired answers for others.
-func (a answers) add(namespace string, listed time.Time, unused map[string]*corev1.PersistentVolumeClaim) {
+func (a answers) add(namespace string, unused map[string]*corev1.PersistentVolumeClaim) {
 	maps.DeleteFunc(a.of, func(_ string, answer answer) bool { return a.isOld(answer) })
 	subjects := make(map[subject]struct{}, len(unused))
 	for _, claim := range unused {
 		subjects[subjectOf(claim)] = struct{}{}
 	}
-	a.of[namespace] = answer{listed: listed, unused: subjects}
+	a.of[namespace] = answer{listed: a.clock.Now(), unused: subjects}
 }
 
 // selector selects the pods that can use a claim. Only scheduled pods hold a claim, but unscheduled

@@ -212,6 +212,19 @@ func TestAnAnswerIsNotUsedForMoreThanItProves(t *testing.T) {
 	}
 }
 
+// An API server that is overloaded can take longer for a list than an answer is valid. Pins PVCP-44.
+func TestAListThatTakesLongAnswersAllTheSame(t *testing.T) {
+	f := begin(t, config{}, claim("claim", deleted), claim("second", deleted))
+	f.Intercept(list, func(clienttesting.Action) error {
+		f.Clock.Step(answerLife)
+		return nil
+	})
+	f.MustReconcile(t)
+	f.WantRequests(t, list, put)
+	f.reconcile(t, "second")
+	f.WantRequests(t, "update persistentvolumeclaims second")
+}
+
 func deleteClaim(t testing.TB, f *fixture) {
 	t.Helper()
 	controllertest.Change(t, f.Env, namespace, "claim", deleted)
