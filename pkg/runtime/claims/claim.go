@@ -13,7 +13,8 @@ const (
 	// ManagerLabel marks the leases of this program, with the value true, so that one request
 	// finds all of them in a namespace.
 	ManagerLabel = "config.kcmd.dev/manager"
-	// ControllersAnnotation lists the controllers that are claimed, separated by commas.
+	// ControllersAnnotation lists the controllers that are claimed, separated by commas; on a lease that was given back,
+	// those that its holder ran.
 	ControllersAnnotation = "config.kcmd.dev/controllers"
 	// HolderAnnotation is the identity of the process that claims them.
 	HolderAnnotation = "config.kcmd.dev/claimed-by"
@@ -44,6 +45,17 @@ func Annotations(identity string, controllers []string) map[string]string {
 	}
 }
 
+// Left says, on a lease that is given back, which controllers its holder ran.
+func Left(ran []string) map[string]string {
+	return map[string]string{ControllersAnnotation: strings.Join(slices.Sorted(slices.Values(ran)), ",")}
+}
+
+// Listed are the controllers that a lease lists.
+func Listed(l *coordinationv1.Lease) []string {
+	// Without the annotation there are none: an empty one is not stored.
+	return strings.FieldsFunc(l.Annotations[ControllersAnnotation], func(r rune) bool { return r == ',' })
+}
+
 // Claim is what a lease records about who may run what.
 type Claim struct {
 	Lease  Lease
@@ -66,8 +78,7 @@ func claimOf(l *coordinationv1.Lease, main Lease) Claim {
 	c := Claim{Lease: leaseOf(l), Holder: ptr.Deref(l.Spec.HolderIdentity, "")}
 	switch {
 	case l.Annotations[HolderAnnotation] == c.Holder:
-		// Without the list the claim is empty: an empty annotation is not stored.
-		c.Controllers = strings.FieldsFunc(l.Annotations[ControllersAnnotation], func(r rune) bool { return r == ',' })
+		c.Controllers = Listed(l)
 	case c.Lease == main:
 		c.All = true
 	}

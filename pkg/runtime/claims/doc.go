@@ -13,7 +13,8 @@
 //     claimants, the second to write reads what the first has written: so at least one sees
 //     the other, and at most one starts.
 //  3. A claim is removed when the controller has stopped, not before. So a process that no
-//     longer sees it may start the controller.
+//     longer sees it may start the controller. A lease that is given back lists, for its next
+//     holder, what was run under it: that is no claim.
 //  4. Permission lasts for one term of the lease. The end of a term, by the holder's own
 //     clock, ends everything that relied on it; a new term begins with a claim, which the
 //     write that acquired the lease has stored, and one read.

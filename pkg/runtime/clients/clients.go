@@ -196,6 +196,13 @@ func (c *Clients) CutAccounts() {
 	}
 }
 
+// CutAll breaks all connections, those of caches and leader election, too: none of them has led to an answer for a while,
+// and the next ones may lead to another API server behind the same address. Watches go on from where they were.
+func (c *Clients) CutAll() {
+	c.own.cut()
+	c.CutAccounts()
+}
+
 // Close ends requests for tokens and closes all connections. No Set may be in use.
 func (c *Clients) Close() {
 	if c.accounts != nil {

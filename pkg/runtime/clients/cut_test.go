@@ -4,12 +4,16 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
@@ -129,5 +133,43 @@ func TestCutAccountsLeavesOwnConnection(t *testing.T) {
 	write("job-controller")
 	if got := s.connections.Load() - before; got != 1 {
 		t.Errorf("%d further connections of controllers, want 1", got)
+	}
+}
+
+// A watch on a connection that is broken ends like one that the API server ends: a reflector lists nothing again. Pins
+// MGR-267.
+func TestCutAllEndsWatchesWithoutAnError(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}}`+"\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	c, err := New(Options{Base: &rest.Config{
+		Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	set, err := c.For(Identity{Name: "shared-informers"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if first := <-w.ResultChan(); first.Type != watch.Added {
+		t.Fatalf("the first event is %v", first)
+	}
+	c.CutAll()
+	if event, open := <-w.ResultChan(); open {
+		t.Errorf("it ends with %v", event)
 	}
 }

@@ -35,7 +35,8 @@
 //     ones, and watches end there like those that the API server ends, so that no cache is
 //     filled again. When nothing is in flight on them, the old connections are closed.
 //  11. When a term ends because the API server did not respond, connections of service
-//     accounts are closed, see CutAccounts: unsent data on them is discarded.
+//     accounts are closed, see CutAccounts: unsent data on them is discarded. When it has
+//     answered nothing for a while, all are, see CutAll.
 //  12. Writes under a fence are reported to Options.Recorder with the resource version that
 //     they returned, read from the beginning of the response while the client reads it. A write
 //     without a response, or with one that leaves open whether it was carried out, is reported as lost.

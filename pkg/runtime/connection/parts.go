@@ -88,6 +88,9 @@ func (c *Connection) ElectionClients() (*clients.Set, error) {
 // unsent requests cannot arrive late.
 func (c *Connection) CutAccounts() { c.clients.CutAccounts() }
 
+// CutAll breaks all connections, so that further requests open others.
+func (c *Connection) CutAll() { c.clients.CutAll() }
+
 // NewBarrier makes a barrier that controllers wait for until caches contain what was left to
 // them by those who wrote until began, which is now if it is zero.
 func (c *Connection) NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier {

@@ -121,9 +121,12 @@ func (e *Elector) draft(t Timings) draft {
 func (e *Elector) do(ctx context.Context, v verb, t Timings) (leads bool) {
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
 	defer cancel()
+	sent := e.opts.Clock.Now()
 	switch v {
 	case read:
-		if err := e.read(request); err != nil {
+		err := e.read(request)
+		e.listen(ctx, sent, err, t)
+		if err != nil {
 			e.failed(ctx, err)
 		}
 	case create:
@@ -131,17 +134,38 @@ func (e *Elector) do(ctx context.Context, v verb, t Timings) (leads bool) {
 		e.mayHold = true
 		empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.opts.Namespace, Name: e.opts.Name}}
 		lease, err := e.client.Create(request, d.on(empty), metav1.CreateOptions{})
+		e.listen(ctx, sent, err, t)
 		return e.wrote(ctx, d, lease, err)
 	case acquire, renew:
 		e.countSlowPath()
 		d := e.draft(t)
 		e.mayHold = true
 		lease, err := e.client.Update(request, d.on(e.lease), metav1.UpdateOptions{})
+		e.listen(ctx, sent, err, t)
 		return e.wrote(ctx, d, lease, err)
 	case resign:
 		e.loseTerm(ctx, ErrNotChosen)
 	}
 	return false
+}
+
+// listen notes whether a request was answered, and calls OnSilence if none was for too long.
+func (e *Elector) listen(ctx context.Context, sent time.Time, err error, t Timings) {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil, errors.As(err, &answer), ctx.Err() != nil:
+		e.silence = time.Time{}
+		return
+	case e.silence.IsZero():
+		e.silence = sent
+	}
+	now := e.opts.Clock.Now()
+	if e.opts.OnSilence == nil || now.Sub(e.silence) < t.RenewDeadline {
+		return
+	}
+	klog.FromContext(ctx).Info("The API server answers nothing, opening other connections", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "since", e.silence)
+	e.silence = now
+	e.opts.OnSilence()
 }
 
 // read reads the lease.

@@ -99,6 +99,27 @@ func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
 	})
 }
 
+// A watch stays open and tells nothing, as one of an API server that has lost etcd. Whoever is chosen attempts nothing by
+// itself, and the API server would choose it again and again. Pins MGR-269.
+func TestAChoiceIsNoticedAlthoughTheWatchTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.runWith(t, "a", defaults, coordinated)
+		b := s.runWith(t, "b", defaults, coordinated)
+		synctest.Wait()
+		s.do(func() { clear(s.watches) })
+		s.choose("a")
+		pass(defaults.LeaseDuration)
+		synctest.Wait()
+		a.leading(t)
+		pass(time.Hour)
+		a.leading(t)
+		if got := b.sent(); got["get"] > 250 || got["watch"] != 1 {
+			t.Errorf("the one that was not chosen sent %v", got)
+		}
+	})
+}
+
 // Pins MGR-93.
 func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

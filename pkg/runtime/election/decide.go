@@ -114,7 +114,7 @@ func decideCoordinated(v view, now time.Time, self string, t Timings) action {
 	case v.leading:
 		return v.keep(now, t)
 	case !mine:
-		return v.orPoll(never, now, t)
+		return v.orRead(now, t)
 	case now.Before(v.holdOff):
 		return v.orPoll(v.holdOff.Sub(now), now, t)
 	}
@@ -157,6 +157,16 @@ func (v view) takeAt(self string) time.Time {
 		return v.holdOff
 	}
 	return at
+}
+
+// orRead waits for a change, and reads the lease if nothing was heard of it for as long as it lasts. That a watch tells
+// nothing any more is noticed otherwise only by an attempt to take a lease that seems to have expired.
+func (v view) orRead(now time.Time, t Timings) action {
+	due := v.seenAt.Add(t.LeaseDuration).Sub(now)
+	if due <= 0 {
+		return action{verb: read}
+	}
+	return v.orPoll(due, now, t)
 }
 
 // orPoll waits for d, and reads the lease every RetryPeriod if no watch reports changes.

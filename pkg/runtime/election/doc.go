@@ -50,7 +50,8 @@
 //     creates nor takes a lease, but renews one that names this process. When the API
 //     server prefers another candidate, or the lease is gone, the Term ends immediately
 //     with ErrNotChosen. The lease expires, or is handed over immediately by a Yield after
-//     the controllers have stopped, and the elector stands by for the next choice.
+//     the controllers have stopped, and the elector stands by for the next choice. As it attempts
+//     nothing by itself, it reads the lease when it has heard nothing for a LeaseDuration.
 //  14. Release also ends the candidacy before it releases the lease: otherwise the API
 //     server would choose the same process again.
 //

@@ -53,6 +53,10 @@ type Options struct {
 	// ErrRestored by then. It is called by the goroutine that has asked the API server, and must not block. It is
 	// meant to call Recede; otherwise the Elector goes on with what it reads from then on. Optional.
 	OnRecede func()
+	// OnSilence is called when no request has been answered for RenewDeadline, and again each time that long after that.
+	// An API server that has lost etcd answers pings, so that its connections are kept, and no request: behind an address
+	// that leads to several, others could be reached. It must not block. Optional.
+	OnSilence func()
 	// Caution is that of another Elector of the same lease, which this one replaces. Optional.
 	Caution Caution
 	// OnChange is called with every new State, by the goroutine that runs the election: it
@@ -102,10 +106,11 @@ type Elector struct {
 	// turn is held, by putting a value into it, by the one that decides and sends requests:
 	// Run, Release or Yield. It guards what follows.
 	turn       chan struct{}
-	mayHold    bool   // a write may have made this process the holder
-	lastHolder string // who was last seen to hold the lease
-	refetched  bool   // the lease was read since the last renewal
-	conflicts  int    // writes in a row that met another version
+	mayHold    bool      // a write may have made this process the holder
+	lastHolder string    // who was last seen to hold the lease
+	refetched  bool      // the lease was read since the last renewal
+	conflicts  int       // writes in a row that met another version
+	silence    time.Time // since when no request was answered, or OnSilence was called; zero if the last one was
 	written    records
 
 	// publishing orders calls of OnChange.

@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -37,11 +38,22 @@ func (l *Leadership) prepareBarrier(k *Lock, t *election.Term) {
 		left = ledger.Versions() // this process is its own predecessor
 	} else {
 		ledger.Inherit(left, t.Began)
+		k.arrive(k.notRunBefore(t.Before, left)...)
 	}
 	k.held, k.acquired = transitions(t.Acquired), acquiredAt(t.Acquired)
 	// Not now: other things may have been done since, such as filling caches.
 	k.barrier, k.barriers = l.newBarrier(k, left, t.Began), map[string]*takeover.Barrier{}
 	k.barrier.Begin(k.connection.CachesOf(k.Controllers))
+}
+
+// notRunBefore returns the controllers about which the predecessor has left nothing although it left something: it did not
+// run them, perhaps by another configuration, and whoever did held another lease.
+func (k *Lock) notRunBefore(before *coordinationv1.Lease, left takeover.Versions) []string {
+	if left.Nothing() {
+		return nil // the barrier of the term compares everything
+	}
+	ran := claims.Listed(before)
+	return slices.DeleteFunc(slices.Clone(k.Controllers), func(c string) bool { return slices.Contains(ran, c) })
 }
 
 // heldBefore reports whether nobody held the lease between the last term and this one: the record is still of that
@@ -117,10 +129,21 @@ func (k *Lock) arrive(controllers ...string) {
 	}
 }
 
-// noteOthers records, before the lease is given back, whether another process may still run controllers of the lock: those
-// that came from another lease, or that others were seen to run. What that writes before the successor runs them is not in
-// the ledger of this process.
+// unsure returns the controllers of a term that another process may run: those that are not granted, and all if a stranger
+// has ended the term.
+func (k *Lock) unsure() []string {
+	if errors.Is(k.term.Err(), errStranger) {
+		return k.Controllers
+	}
+	return slices.DeleteFunc(slices.Clone(k.Controllers), k.admission.Granted)
+}
+
+// noteOthers records, before the lease is given back, which controllers this process runs under it, and whether another
+// process may still run controllers of the lock: those that came from another lease, or that others were seen to run. What
+// that writes before the successor runs them is not in the ledger of this process.
 func (k *Lock) noteOthers() {
+	ran := slices.DeleteFunc(slices.Clone(k.enabled), func(c string) bool { return !k.admission.Granted(c) })
+	k.ran.Store(&ran)
 	k.others.Store(len(k.admission.Blocked()) > 0 || slices.ContainsFunc(k.enabled, func(c string) bool { return k.arrivals[c] }))
 }
 

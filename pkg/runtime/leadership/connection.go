@@ -32,4 +32,6 @@ type Connection interface {
 	// CutAccounts discards requests of controllers with accounts of their own that are not
 	// sent yet.
 	CutAccounts()
+	// CutAll breaks the connections of everything, for others to be opened.
+	CutAll()
 }

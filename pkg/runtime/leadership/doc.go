@@ -16,9 +16,10 @@
 //     the lease, then the other leases are read (package claims).
 //  5. What begins in a term waits behind one barrier, until caches contain what the predecessor
 //     left on the lease (package takeover). A controller that comes to the lock later, from
-//     another lease, has a barrier of its own: what was written under that is not among it.
+//     another lease, or that the predecessor did not run, has a barrier of its own: what was
+//     written under the other lease is not among it.
 //  6. If a process that writes no claims holds the main lease, it runs everything: the terms of
-//     all other leases end, see rule 7 of package claims.
+//     all other leases end, see rule 7 of package claims. The migration lease is given back then.
 //  7. If groups are to be balanced, a process that holds two leases fewer than another asks for
 //     one, with an annotation on it. The holder stops what runs under it and gives it back. A
 //     process leaves a free lease to others for longer, the more it holds.

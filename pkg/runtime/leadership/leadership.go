@@ -3,7 +3,6 @@ package leadership
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -74,6 +73,8 @@ type shared struct {
 	// held is the number of leases held, and step the delay for each of them before taking a
 	// free one. Electors read both.
 	held, step atomic.Int64
+	// strange is whether a stranger holds the main lease, see mainChanged. Electors set it.
+	strange atomic.Bool
 
 	mu       sync.Mutex // guards what follows
 	shown    []shown
@@ -261,7 +262,9 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 
 // clearTerm drops what belongs to the last term of a lock.
 func (l *Leadership) clearTerm(k *Lock) {
-	k.arrive(slices.Collect(maps.Keys(k.admission.Blocked()))...) // whoever ran them may not be seen any more
+	if k.term != nil {
+		k.arrive(k.unsure()...) // whoever ran them may not be seen any more
+	}
 	k.admission.Lost()
 	l.endBarriers(k)
 	k.term, k.asking, k.askAt, k.trouble, k.hidden = nil, false, time.Time{}, "", ""

@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,10 +36,11 @@ type Lock struct {
 	key        key
 	connection Connection
 	leases     coordinationv1client.LeasesGetter
-	elector    *election.Elector // nil without leader election
-	reader     *claims.Reader    // nil without leader election
-	requested  atomic.Bool       // this process asked for the lease; electors read it
-	others     atomic.Bool       // see noteOthers; electors read it
+	elector    *election.Elector        // nil without leader election
+	reader     *claims.Reader           // nil without leader election
+	requested  atomic.Bool              // this process asked for the lease; electors read it
+	others     atomic.Bool              // see noteOthers; electors read it
+	ran        atomic.Pointer[[]string] // see noteOthers; electors read it
 
 	// Belongs to the loop.
 	admission *claims.Admission
@@ -67,6 +69,7 @@ type Lock struct {
 	askAt   time.Time      // no such read before
 	trouble string         // why the last one failed
 	hidden  string         // why the entry of the lease's namespace may be missing
+	left    string         // why the lease is left to others
 
 	// announceAt is when to make sure of the entry of the lease's namespace; zero for never, and while that is under way.
 	announceAt time.Time
@@ -160,8 +163,10 @@ func (l *Leadership) elect(k *Lock, cfg *v1beta1.KubeControllerManagerConfigurat
 	k.reader = &claims.Reader{Leases: k.leases, Main: k.key.main}
 	identity := l.identityOf(k)
 	changed := func(election.State) { l.notify() }
-	if k.Name == locks.Main {
+	var silent func()
+	if k.Name == locks.Main { // every process has it, and all leases are on the same connection
 		changed = func(election.State) { l.mainChanged(k) }
+		silent = k.connection.CutAll
 	}
 	o := election.Options{
 		Leases:      k.leases,
@@ -175,6 +180,7 @@ func (l *Leadership) elect(k *Lock, cfg *v1beta1.KubeControllerManagerConfigurat
 		Delay:       func() time.Duration { return l.delay(k) },
 		OnRecede:    func() { l.recede(k.key.connection) },
 		Caution:     l.cautionFor(k.key.lease),
+		OnSilence:   silent,
 		OnChange:    changed,
 		Events:      l.options.Events,
 		Metrics:     l.options.Metrics,
@@ -262,8 +268,9 @@ func (k *Lock) farewell(l *coordinationv1.Lease) map[string]string {
 	if k.others.Load() || k.elector.Receded() {
 		left = takeover.NothingLeft()
 	}
-	return map[string]string{
-		takeover.Annotation: takeover.Leave(l, left),
-		LastGoodAnnotation:  "",
+	all := map[string]string{takeover.Annotation: takeover.Leave(l, left), LastGoodAnnotation: ""}
+	if ran := k.ran.Load(); ran != nil {
+		maps.Copy(all, claims.Left(*ran))
 	}
+	return all
 }

@@ -55,6 +55,8 @@ func (k *Lock) notHeld() string {
 	switch s := k.elector.Status(); {
 	case s.Holder != "" && s.Holder != s.Identity:
 		return "another process holds the lease"
+	case k.left != "":
+		return k.left
 	case s.LastError != "":
 		return "the lease cannot be taken: " + s.LastError
 	}

@@ -19,6 +19,7 @@ func (l *Leadership) Settle(ctx context.Context) {
 	// between would be neither.
 	now := l.options.Clock.Now()
 	l.considerRequests(ctx, now)
+	l.leaveMigration(ctx)
 	for _, k := range l.all() {
 		l.annotate(k)
 	}

@@ -23,7 +23,9 @@ func (l *Leadership) stranger(main *Lock) string {
 // immediately, without waiting for the loop. Electors call it.
 func (l *Leadership) mainChanged(main *Lock) {
 	defer l.notify()
-	if l.stranger(main) == "" {
+	holder := l.stranger(main)
+	l.strange.Store(holder != "")
+	if holder == "" {
 		return
 	}
 	for _, k := range *l.contending.Load() {
@@ -48,6 +50,7 @@ func (l *Leadership) heedStranger(ctx context.Context) {
 			continue
 		}
 		holder := l.stranger(main)
+		l.strange.Store(holder != "")
 		if holder == "" {
 			continue
 		}
@@ -58,6 +61,26 @@ func (l *Leadership) heedStranger(ctx context.Context) {
 			klog.FromContext(ctx).Info("A process that writes no claims holds the main lease and runs every controller; controllers under other leases stop",
 				"lock", k.Name, "holder", holder)
 			k.term.End(errStranger)
+		}
+	}
+}
+
+// leaveMigration gives the migration lease back while a stranger holds the main lease. Nothing may run under it here, and
+// the stranger, or the other component, would wait for it.
+func (l *Leadership) leaveMigration(ctx context.Context) {
+	for _, k := range l.locks {
+		if k.Name != locks.Migration {
+			continue
+		}
+		k.left = ""
+		if !l.strange.Load() {
+			continue
+		}
+		k.left = "the lease is left to other components while the main lease is held by a process that runs every controller"
+		if k.term != nil && k.handingTo == "" && len(k.admission.Blocked()) > 0 {
+			klog.FromContext(ctx).Info("A process that writes no claims holds the main lease, leaving the migration lease to other components", "lock", k.Name)
+			k.handingTo = "other components"
+			l.notify()
 		}
 	}
 }

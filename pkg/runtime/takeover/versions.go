@@ -44,6 +44,9 @@ func NothingLeft() Versions { return Versions{Rest: Unknown} }
 // NothingWritten returns the Versions if there was no predecessor.
 func NothingWritten() Versions { return Versions{Rest: none} }
 
+// Nothing reports whether nothing is known of any resource.
+func (v Versions) Nothing() bool { return len(v.ByResource) == 0 && v.Rest == Unknown }
+
 // of returns the version that a cache of the resource has to reach, none if any will do.
 // known is false if there may have been writes of which no version is known.
 func (v Versions) of(resource schema.GroupResource) (version string, known bool) {
