@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
@@ -215,7 +216,7 @@ func (c *daemonSetController) relabel(
 		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{})
 		switch {
-		case reconcile.Absent(err):
+		case controller.Absent(err):
 			continue
 		case refusesUID(err):
 			return nil, reconcile.Requeue(fmt.Errorf("labelling pod %s, which is another one by now: %w", klog.KObj(pod), err))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -93,7 +94,7 @@ func (r *record) isBehind(cached *corev1.Node, now time.Time) bool {
 }
 
 // isOlder returns false if the versions cannot be compared.
-func isOlder(a, b *corev1.Node) bool { return writes.IsOlder(a.ResourceVersion, b.ResourceVersion) }
+func isOlder(a, b *corev1.Node) bool { return controller.IsOlder(a.ResourceVersion, b.ResourceVersion) }
 
 // renew notes a renewal that the Lease of the node shows, if it is a new one. The Lease may be nil. A kubelet whose
 // clock was set back renews to a time before the last one: that is a renewal if the Lease is newer.
@@ -101,7 +102,7 @@ func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 	if lease == nil || lease.Spec.RenewTime == nil || r.renewed.Equal(lease.Spec.RenewTime) {
 		return
 	}
-	if lease.Spec.RenewTime.Before(&r.renewed) && !writes.IsOlder(r.leaseVersion, lease.ResourceVersion) {
+	if lease.Spec.RenewTime.Before(&r.renewed) && !controller.IsOlder(r.leaseVersion, lease.ResourceVersion) {
 		return
 	}
 	r.renewed, r.leaseVersion, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
