@@ -13,9 +13,8 @@ import (
 // forgotten: a kubelet creates its request again under the same name.
 func (a *approver) watch(requests cache.SharedIndexInformer) {
 	watch.Objects(requests, watch.Funcs[*certificatesv1.CertificateSigningRequest]{
-		Add:    a.enqueue,
-		Update: func(lane reconcile.Lane, _, csr *certificatesv1.CertificateSigningRequest) { a.enqueue(lane, csr) },
-		Delete: a.deleted,
+		AddOrUpdate: a.enqueue,
+		Delete:      a.deleted,
 	})
 }
 

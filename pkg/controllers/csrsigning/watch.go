@@ -13,9 +13,8 @@ import (
 // forgotten: a kubelet creates its request again under the same name.
 func (c *signingController) watch(requests cache.SharedIndexInformer) {
 	watch.Objects(requests, watch.Funcs[*certificatesv1.CertificateSigningRequest]{
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, csr *certificatesv1.CertificateSigningRequest) { c.enqueue(lane, csr) },
-		Delete: c.deleted,
+		AddOrUpdate: c.enqueue,
+		Delete:      c.deleted,
 	})
 }
 

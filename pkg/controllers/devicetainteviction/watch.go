@@ -16,11 +16,10 @@ import (
 
 func (c *evictionController) watchPods(pods cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
-		Only:     usesClaims,
-		UpdateIf: func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) },
-		Add:      func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
-		Update:   func(_ reconcile.Lane, _, pod *corev1.Pod) { c.podChanged(pod) },
-		Delete:   c.podChanged,
+		Only:        usesClaims,
+		UpdateIf:    func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) },
+		AddOrUpdate: func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
+		Delete:      c.podChanged,
 	})
 }
 

@@ -17,9 +17,8 @@ func (c *evictionController) watch(pods, nodes cache.SharedIndexInformer) {
 			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName ||
 				!equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
 		},
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, pod *corev1.Pod) { c.enqueue(lane, pod) },
-		Delete: func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
+		AddOrUpdate: c.enqueue,
+		Delete:      func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
 	})
 	watch.ObjectsEvery(nodes, 0, watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) { c.nodeQueue.Enqueue(lane, node.Name) },

@@ -12,8 +12,7 @@ import (
 // watch enqueues candidates. A deleted Job needs no action.
 func (c *ttlController) watch(jobs cache.SharedIndexInformer) {
 	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, job *batchv1.Job) { c.enqueue(lane, job) },
+		AddOrUpdate: c.enqueue,
 	})
 }
 

@@ -138,11 +138,10 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	var seen []string
 	informer := &capturing{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
-		Only:     func(p *corev1.Pod) bool { return p.Name != "other" },
-		UpdateIf: func(old, new *corev1.Pod) bool { return old.ResourceVersion != new.ResourceVersion },
-		Add:      func(_ reconcile.Lane, p *corev1.Pod) { seen = append(seen, p.Name) },
-		Update:   func(_ reconcile.Lane, _, p *corev1.Pod) { seen = append(seen, p.Name) },
-		Delete:   func(p *corev1.Pod) { seen = append(seen, p.Name) },
+		Only:        func(p *corev1.Pod) bool { return p.Name != "other" },
+		UpdateIf:    func(old, new *corev1.Pod) bool { return old.ResourceVersion != new.ResourceVersion },
+		AddOrUpdate: func(_ reconcile.Lane, p *corev1.Pod) { seen = append(seen, p.Name) },
+		Delete:      func(p *corev1.Pod) { seen = append(seen, p.Name) },
 	})
 	h := informer.handler.(informers.Selective)
 	mine, newer, other := pod("mine", "1"), pod("mine", "2"), pod("other", "1")
