@@ -25,6 +25,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 // Descriptor describes certificatesigningrequest-approving-controller.
@@ -51,7 +52,7 @@ func newApprover(env controller.Env, _ config) (*approver, error) {
 	requests := env.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{Env: env, requests: requests.Lister()}
 	a.loop = reconcile.New(env, certificates.Queue(certificates.Workers), a.reconcile)
-	a.watch(requests.Informer())
+	watch.Objects(requests.Informer(), certificates.Funcs(a.loop, isCandidate))
 	return a, nil
 }
 
