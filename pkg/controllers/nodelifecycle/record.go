@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -137,10 +138,6 @@ func (c config) graceOf(r *record) time.Duration {
 
 // conditionOf returns a condition of a node, nil if it has none of the type.
 func conditionOf(node *corev1.Node, is corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == is {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	_, condition := nodeutil.GetNodeCondition(&node.Status, is)
+	return condition
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -64,7 +65,7 @@ func TestFailedStatus(t *testing.T) {
 // Pins PODGC-13.
 func TestStatusPatchNamesThePodAndChangesItsStatusOnly(t *testing.T) {
 	p := pod("p")
-	patch, err := statusPatch(p, failedStatus(p, reasonUnscheduled, start))
+	patch, err := pods.StatusPatch(p, failedStatus(p, reasonUnscheduled, start), metav1.ObjectMeta{UID: p.UID})
 	if want := `{"metadata":{"uid":"uid-of-pod"},"status":{"observedGeneration":3,"phase":"Failed"}}`; err != nil || string(patch) != want {
 		t.Errorf("got %s, %v", patch, err)
 	}
