@@ -26,7 +26,7 @@ import (
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *signer) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	s, err := newSigner(env.Env, config{})
+	s, err := newSigner(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestASignatureGoesWhenItsTokenExpires(t *testing.T) {
 // Pins BOOT-39.
 func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
 	env := controllertest.New(t, info(map[string]string{"kubeconfig": "payload"}), secret("expiration", in(time.Hour)))
-	s := must.Get(newSigner(env.Env, config{}))(t)
+	s := must.Get(newSigner(env.Env))(t)
 	queued := &controllertest.Queue[types.NamespacedName]{} // of the handlers too, from the start
 	s.queue = queued
 	env.Start(t)
@@ -367,7 +367,7 @@ func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Succeed(nil)
-	next, err := newSigner(env.Env, config{})
+	next, err := newSigner(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestManyEventsAreOneReconcile(t *testing.T) {
 // Only the one ConfigMap and the tokens are cached. Pins BOOT-34.
 func TestOnlyWhatIsReadIsCached(t *testing.T) {
 	env := controllertest.New(t)
-	if _, err := newSigner(env.Env, config{}); err != nil {
+	if _, err := newSigner(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Start(t)

@@ -44,7 +44,7 @@ func labelled(r *rbacv1.ClusterRole, pairs ...string) *rbacv1.ClusterRole {
 func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *aggregator) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	a, err := newAggregator(env.Env, config{})
+	a, err := newAggregator(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestASuccessorReconcilesEachRoleOnce(t *testing.T) {
 	env.AwaitIdle(t)
 	stop()
 	env.Succeed(nil)
-	second, err := newAggregator(env.Env, config{})
+	second, err := newAggregator(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,17 +30,14 @@ import (
 
 // Descriptor describes certificatesigningrequest-approving-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "certificatesigningrequest-approving-controller",
 		Aliases:        []string{"csrapproving"},
 		ServiceAccount: certificates.ServiceAccount,
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")},
-	}, func(*controller.Config) config { return config{} }, newApprover)
+	}, newApprover)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type approver struct {
 	controller.Env
@@ -48,7 +45,7 @@ type approver struct {
 	loop     *reconcile.Loop[string]
 }
 
-func newApprover(env controller.Env, _ config) (*approver, error) {
+func newApprover(env controller.Env) (*approver, error) {
 	requests := env.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{Env: env, requests: requests.Lister()}
 	a.loop = reconcile.New(env, certificates.Queue(certificates.Workers), a.reconcile)

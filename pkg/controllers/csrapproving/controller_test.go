@@ -82,7 +82,7 @@ func has(kind certificatesv1.RequestConditionType, status corev1.ConditionStatus
 func start(t testing.TB, allowed []string, objects ...runtime.Object) (*controllertest.Env, *approver) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	a, err := newApprover(env.Env, config{})
+	a, err := newApprover(env.Env)
 	must.Succeed(t, err)
 	env.Fake.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateActionImpl).Object.(*authorizationv1.SubjectAccessReview).DeepCopy()

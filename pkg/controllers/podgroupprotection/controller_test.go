@@ -56,7 +56,7 @@ func phase(is corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { 
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *protectionController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestDescriptor(t *testing.T) {
 	if podGroups := schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups"); !slices.Contains(d.Requires, podGroups) {
 		t.Errorf("it needs %v", d.Requires)
 	}
-	if d.Value(nil) != any(config{}) {
+	if d.Value(nil) != any(struct{}{}) {
 		t.Errorf("the value is %v", d.Value(nil))
 	}
 	cfg := v1beta1.NewDefault()

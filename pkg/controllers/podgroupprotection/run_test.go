@@ -27,7 +27,7 @@ func TestItWaitsForBothCaches(t *testing.T) {
 	for _, resource := range []string{"podgroups", "pods"} {
 		t.Run(resource, func(t *testing.T) {
 			env := controllertest.New(t)
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
 	env.AwaitIdle(t)
 	stop()
 	env.Succeed(nil)
-	next, err := newController(env.Env, config{})
+	next, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

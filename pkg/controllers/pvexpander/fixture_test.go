@@ -108,7 +108,7 @@ func begun(t testing.TB, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...)}
 	f.Fake.PrependReactor("patch", "*", f.patch)
-	c, err := newController(f.Env.Env, config{})
+	c, err := newController(f.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

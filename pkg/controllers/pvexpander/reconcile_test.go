@@ -274,7 +274,7 @@ func TestAnInstanceFindsTheClaimsThatHaveToGrow(t *testing.T) {
 	env := controllertest.New(t, claim(), volume(), settled, other)
 	for range 2 {
 		env.Succeed(nil)
-		c, err := newController(env.Env, config{})
+		c, err := newController(env.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestAnInstanceFindsTheClaimsThatHaveToGrow(t *testing.T) {
 // A volume that is not there is asked for again. Pins PVX-15 and PVX-17.
 func TestAFailureIsRetried(t *testing.T) {
 	env := controllertest.New(t, claim())
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestAFailureIsRetried(t *testing.T) {
 func TestWhatQueuesNothing(t *testing.T) {
 	later := claim(func(c *corev1.PersistentVolumeClaim) { c.Name, c.UID = "later", "later" })
 	env := controllertest.New(t, claim(), volume())
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func begin(t testing.TB, objects ...runtime.Object) *controllertest.Subject[stri
 	s := controllertest.NewSubject(t, "volume", objects...)
 	s.CompleteWrites("persistentvolumes")
 	s.CheckWrites("persistentvolumes")
-	c, err := newController(s.Env.Env, config{})
+	c, err := newController(s.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t, is)
 			env.RefuseIf(put, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "volume", nil), func(n int) bool { return n <= 2 })
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestWhatIsQueued(t *testing.T) {
 // What is no volume is dropped, also if only a tombstone is left of it. Pins PVP-19.
 func TestWhatIsNoVolumeIsIgnored(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestWhatIsNoVolumeIsIgnored(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	env := controllertest.New(t, volume(unprotected))
 	env.RefuseIf(put, errors.New("boom"), func(n int) bool { return n == 1 })
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestAnInstanceFindsWhatIsToBeDone(t *testing.T) {
 	bound := volume(deleted, in(corev1.VolumeBound))
 	env := controllertest.New(t, bound)
 	env.CompleteWrites("persistentvolumes")
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

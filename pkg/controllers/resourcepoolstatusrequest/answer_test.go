@@ -212,7 +212,7 @@ func TestAWriteThatFailsIsRetried(t *testing.T) {
 	conflict := apierrors.NewConflict(resource.GroupResource(), "request", errors.New("changed"))
 	env := controllertest.New(t, request(), slice("p", 1, 1, 1))
 	allow := env.Refuse("update resourcepoolstatusrequests/status request", conflict)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAWriteThatFailsIsRetried(t *testing.T) {
 // Pins RPSR-15, RPSR-18 and RPSR-31.
 func TestARequestWaitsForThePoolsToBeComplete(t *testing.T) {
 	env := controllertest.New(t, request(), slice("p", 1, 2, 1))
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestWhatAPassCannotDelete(t *testing.T) {
 func TestAPassAtTheStartAndTenMinutesAfterTheLast(t *testing.T) {
 	controllertest.InBubble(func(t *testing.T) {
 		env := controllertest.New(t, named("old", 2*time.Hour), named("next", 55*time.Minute))
-		c, err := newController(env.Env, config{})
+		c, err := newController(env.Env)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func claim(namespace, name string, devices ...string) *resourcev1.ResourceClaim 
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *statusController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

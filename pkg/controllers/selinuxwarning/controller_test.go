@@ -75,7 +75,7 @@ type fixture struct {
 func begin(t testing.TB, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key("p"), objects...)}
-	c, err := newController(f.Env.Env, config{})
+	c, err := newController(f.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func TestASuccessorRepeatsNoEvent(t *testing.T) {
 	env := controllertest.New(t, world(user("ns", "p", "s0:c1"), user("ns", "q", "s0:c2"), user("ns", "r", "s0:c3"), user("ns", "s", "s0:c4"))...)
 	run := func() (*warner, func()) {
-		c, err := newController(env.Env, config{})
+		c, err := newController(env.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestWhatIsTakenOver(t *testing.T) {
 	left := f.c.HandOver()
 	f.RecordedEvents()
 	f.Succeed(left)
-	c, err := newController(f.Env.Env, config{})
+	c, err := newController(f.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

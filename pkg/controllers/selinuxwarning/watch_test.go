@@ -83,7 +83,7 @@ func TestWhatIsQueued(t *testing.T) {
 // The handlers are on the informers. Pins SEL-7, SEL-8 and SEL-12.
 func TestAConflictAppearsAndVanishes(t *testing.T) {
 	env := controllertest.New(t, claim("ns"), driver(ptr.To(true)), user("ns", "p", "s0:c1"))
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestAConflictAppearsAndVanishes(t *testing.T) {
 // What is no object has no key, and queues none. Pins SEL-40.
 func TestWhatIsNoObjectQueuesNothing(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *serviceAccountController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestNothingIsResynced(t *testing.T) {
 // Pins SA-5.
 func TestAllNamespacesAndAccountsAreCached(t *testing.T) {
 	env := controllertest.New(t)
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Start(t)
@@ -279,7 +279,7 @@ func TestRunWaitsForBothCaches(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
 			env := controllertest.New(t, namespace("a", corev1.NamespaceActive), account("a", "default"))
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +306,7 @@ func TestASuccessorMakesWhatWasDeletedMeanwhile(t *testing.T) {
 		return err != nil
 	})
 	env.Succeed(nil)
-	next, err := newController(env.Env, config{})
+	next, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

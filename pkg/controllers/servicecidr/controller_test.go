@@ -138,7 +138,7 @@ func TestEventsQueueWhatTheyMayChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t)
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestNoIndexIsAdded(t *testing.T) {
 	cidrs := env.Informers.Networking().V1().ServiceCIDRs().Informer()
 	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses")).Informer()
 	before := [][]string{indexes(cidrs), indexes(addresses)}
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, [][]string{indexes(cidrs), indexes(addresses)}); diff != "" {
@@ -208,7 +208,7 @@ func TestWorkBeginsWithCompleteCaches(t *testing.T) {
 				refused.Add(1)
 				return true, nil, errors.New("not yet")
 			})
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func newSubject(t *testing.T, objects ...runtime.Object) *subject {
 func newSubjectWithoutCaches(t *testing.T, objects ...runtime.Object) *subject {
 	t.Helper()
 	s := &subject{Subject: controllertest.NewSubject(t, "is", objects...)}
-	c, err := newController(s.Env.Env, config{})
+	c, err := newController(s.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

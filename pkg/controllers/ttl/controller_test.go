@@ -38,7 +38,7 @@ func cluster(count int, annotation ...string) []runtime.Object {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttlController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestARefusedPatchIsRetriedWithoutAnEvent(t *testing.T) {
 // run runs a controller.
 func run(t testing.TB, env *controllertest.Env) (stop func()) {
 	t.Helper()
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestAnAnnotationThatIsTakenBackIsWrittenAgain(t *testing.T) {
 func handlers(t *testing.T) (*ttlController, *captured) {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func TestReferences(t *testing.T) {
 func begin(t testing.TB, objects ...runtime.Object) (*controllertest.Subject[string], *protectionController) {
 	t.Helper()
 	s := controllertest.NewSubject(t, "gold", objects...)
-	c, err := newController(s.Env.Env, config{})
+	c, err := newController(s.Env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t, is)
 			env.RefuseIf(put, apierrors.NewInternalError(errors.New("boom")), func(n int) bool { return n <= 2 })
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +283,7 @@ func TestAWriteDoesNotProveThatAClassIsGone(t *testing.T) {
 			env.RefuseIf(put, apierrors.NewConflict(storagev1.Resource("volumeattributesclasses"), "gold", nil), func(n int) bool {
 				return n == 1 && tc.conflict
 			})
-			c, err := newController(env.Env, config{})
+			c, err := newController(env.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -352,11 +352,11 @@ func TestWhatIsQueued(t *testing.T) {
 // Pins VAC-11, VAC-23, VAC-26 and VAC-27.
 func TestAClassGoesAfterItsReferences(t *testing.T) {
 	env := controllertest.New(t, class(deleted), volume("gold"), claim("gold", "gold"))
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Succeed(nil)
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestAClassGoesAfterItsReferences(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	env := controllertest.New(t, class(unprotected), class(unprotected, func(c *storagev1.VolumeAttributesClass) { c.Name = "silver" }))
 	env.Refuse("update volumeattributesclasses silver", errors.New("boom"))
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
