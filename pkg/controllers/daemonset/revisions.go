@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -113,16 +114,11 @@ func (c *daemonSetController) snapshot(
 	ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64,
 ) (*appsv1.ControllerRevision, error) {
 	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
-	labels := maps.Clone(ds.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
 	made := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            podtemplate.Name(ds.Name, hash),
 			Namespace:       ds.Namespace,
-			Labels:          labels,
+			Labels:          labels.Merge(ds.Spec.Template.Labels, labels.Set{appsv1.DefaultDaemonSetUniqueLabelKey: hash}),
 			Annotations:     maps.Clone(ds.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, daemonSetKind)},
 		},
