@@ -17,6 +17,8 @@ import (
 	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // topologyKey is the only key of the topology loop.
@@ -97,7 +99,7 @@ func (c *endpointSliceController) examineNodes(ctx context.Context) ([]types.Nam
 	// Also those that seem to have hints: a reconcile under way may be about to remove them.
 	for _, service := range all {
 		if inTopologyMode(service) {
-			services = append(services, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+			services = append(services, reconcile.KeyOf(service))
 		}
 	}
 	return services, nil

@@ -25,7 +25,7 @@ func (c *protectionController) watch(groups, pods cache.SharedIndexInformer) {
 
 func (c *protectionController) groupSeen(lane reconcile.Lane, group *schedulingv1alpha2.PodGroup) {
 	if finalizer.Blocks(group) {
-		c.queue.Enqueue(lane, types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
+		c.queue.Enqueue(lane, reconcile.KeyOf(group))
 	}
 }
 

@@ -2,7 +2,6 @@ package ttlafterfinished
 
 import (
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -18,6 +17,6 @@ func (c *ttlController) watch(jobs cache.SharedIndexInformer) {
 
 func (c *ttlController) enqueue(lane reconcile.Lane, job *batchv1.Job) {
 	if isCandidate(job) {
-		c.queue.Enqueue(lane, types.NamespacedName{Namespace: job.Namespace, Name: job.Name})
+		c.queue.Enqueue(lane, reconcile.KeyOf(job))
 	}
 }
