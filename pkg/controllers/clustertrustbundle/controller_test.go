@@ -298,16 +298,8 @@ clustertrustbundle_publisher_sync_total{code="500"} 1
 	}
 }
 
-// captured is an informer that hands out the handler it was given.
-type captured struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.handler = h
-	return nil, nil
-}
+// captured is an informer without a cache.
+type captured struct{ controllertest.Captured }
 
 func (c *captured) GetIndexer() cache.Indexer { return nil }
 
@@ -316,11 +308,11 @@ func TestEveryEventQueuesTheKey(t *testing.T) {
 	informer, backlog := &captured{}, []bool{}
 	newVersion[*certificatesv1beta1.ClusterTrustBundle](nil, informer, func(lane reconcile.Lane) { backlog = append(backlog, lane.IsBacklog()) }, nil, nil)
 	one := bundle("x", signerName, "x")
-	informer.handler.OnAdd(one, true)
-	informer.handler.OnAdd(one, false)
-	informer.handler.OnUpdate(one, one)
-	informer.handler.OnDelete(one)
-	informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "x", Obj: one})
+	informer.Handler.OnAdd(one, true)
+	informer.Handler.OnAdd(one, false)
+	informer.Handler.OnUpdate(one, one)
+	informer.Handler.OnDelete(one)
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "x", Obj: one})
 	want := []bool{true, false, true, false, false}
 	if diff := cmp.Diff(want, backlog); diff != "" {
 		t.Errorf("in the backlog (-want +got):\n%s", diff)

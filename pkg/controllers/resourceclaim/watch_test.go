@@ -24,21 +24,9 @@ import (
 type handlers struct{ pods, claims, templates, groups cache.ResourceEventHandler }
 
 func handlersOf(s *subject) handlers {
-	var pods, claims, templates, groups recorder
+	var pods, claims, templates, groups controllertest.Captured
 	s.c.watch(&pods, &claims, &templates, &groups)
-	return handlers{pods.handler, claims.handler, templates.handler, groups.handler}
-}
-
-// recorder is an informer that keeps the handler it was given.
-type recorder struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-// AddEventHandler implements cache.SharedInformer.
-func (r *recorder) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	r.handler = h
-	return nil, nil
+	return handlers{pods.Handler, claims.Handler, templates.Handler, groups.Handler}
 }
 
 func TestPodEvents(t *testing.T) {

@@ -2,7 +2,6 @@ package resourcepoolstatusrequest
 
 import (
 	"testing"
-	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,30 +33,14 @@ func TestWhatIsQueued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, c := fixture(t, tc.cached)
-			requests, slices := &captured{}, &captured{}
+			requests, slices := &controllertest.Captured{}, &controllertest.Captured{}
 			c.watch(requests, slices)
-			tc.event(requests, slices)
+			tc.event(requests.Handler, slices.Handler)
 			if depth := c.loop.Inspect().Depth; depth != tc.want {
 				t.Errorf("%d keys are queued, want %d", depth, tc.want)
 			}
 		})
 	}
-}
-
-// captured is an informer that keeps the handler it was given.
-type captured struct {
-	cache.SharedIndexInformer
-	cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
-}
-
-func (c *captured) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
 }
 
 // Pins RPSR-1, RPSR-2, RPSR-3 and RPSR-34.

@@ -172,26 +172,16 @@ func TestAnAnnotationThatIsTakenBackIsWrittenAgain(t *testing.T) {
 }
 
 // handlers are those of a controller, which a test calls.
-func handlers(t *testing.T) (*ttlController, *captured) {
+func handlers(t *testing.T) (*ttlController, cache.ResourceEventHandler) {
 	t.Helper()
 	env := controllertest.New(t)
 	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	captured := &captured{SharedIndexInformer: env.Informers.Core().V1().Nodes().Informer()}
-	c.watch(captured)
-	return c, captured
-}
-
-type captured struct {
-	cache.SharedIndexInformer
-	cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
+	nodes := &controllertest.Captured{SharedIndexInformer: env.Informers.Core().V1().Nodes().Informer()}
+	c.watch(nodes)
+	return c, nodes.Handler
 }
 
 // Pins TTL-5, TTL-6, TTL-7, TTL-19, TTL-20, TTL-25 and TTL-26.
