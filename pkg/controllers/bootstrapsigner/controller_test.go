@@ -26,10 +26,7 @@ import (
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *signer) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	s, err := newSigner(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSigner(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, s
@@ -367,10 +364,7 @@ func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Succeed(nil)
-	next, err := newSigner(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newSigner(env.Env))(t)
 	env.Start(t)
 	env.Run(t, next)
 	want := map[string]string{"kubeconfig": "payload", "jws-kubeconfig-abc123": vector}

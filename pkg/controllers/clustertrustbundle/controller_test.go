@@ -41,10 +41,7 @@ func certificate(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key))(t)
 	pem, err := cert.EncodeCertificates(ca)
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +60,7 @@ func start(t testing.TB, pem []byte, objects ...runtime.Object) (*controllertest
 	t.Helper()
 	env := controllertest.New(t, objects...)
 	env.ClusterCA, env.Chosen = pem, Descriptor().Alternatives[0]
-	p, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, p
@@ -158,10 +152,7 @@ func TestTheVersionThatIsServedIsUsed(t *testing.T) {
 		t.Run(chosen.Version, func(t *testing.T) {
 			env := controllertest.New(t)
 			env.ClusterCA, env.Chosen = pem, chosen
-			p, err := newPublisher(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(newPublisher(env.Env, config{}))(t)
 			env.Start(t)
 			for _, action := range env.Fake.Actions() {
 				if list, ok := action.(clienttesting.ListActionImpl); ok && list.ListOptions.FieldSelector != "spec.signerName=kubernetes.io/kube-apiserver-serving" {
@@ -430,10 +421,7 @@ func TestTheNextInstancePublishesAnotherBundle(t *testing.T) {
 	stop()
 	env.Succeed(nil)
 	env.ClusterCA = pem
-	next, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	env.Run(t, next)

@@ -13,6 +13,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var at = controllertest.Epoch
@@ -68,10 +69,7 @@ func newWorld(t testing.TB, cfg config, nodes ...*corev1.Node) *world {
 
 func (w *world) build(t testing.TB, cfg config) {
 	t.Helper()
-	c, err := newController(w.Env.Env, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(w.Env.Env, cfg))(t)
 	w.ipamController = c
 }
 

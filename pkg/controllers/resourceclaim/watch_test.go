@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // handlers are what the controller adds to the informers.
@@ -369,10 +370,7 @@ func TestDescriptor(t *testing.T) {
 	if on, _ := d.Enabled(cfg); !on || !slices.Equal(d.Aliases, []string{"resource-claim-controller"}) || d.ServiceAccount != "resource-claim-controller" || d.EventSource != "resource_claim" {
 		t.Errorf("it is %+v", d)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*claimController).loop.Inspect(); s.Workers != 50 || s.Queue != "resource_claim" {
 		t.Errorf("loop: %+v", s)
 	}

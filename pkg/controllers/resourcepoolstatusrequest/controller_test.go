@@ -9,6 +9,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestWhatIsQueued(t *testing.T) {
@@ -58,10 +59,7 @@ func TestDescriptor(t *testing.T) {
 		d.Requires[0].String() != "resource.k8s.io/v1alpha3, Resource=resourcepoolstatusrequests" {
 		t.Errorf("%+v", d)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*statusController).loop.Inspect(); s.Workers != 1 || s.Queue != "resourcepoolstatusrequest" {
 		t.Errorf("loop: %+v", s)
 	}

@@ -54,10 +54,7 @@ func in(d time.Duration) string { return epoch.Add(d).Format(time.RFC3339) }
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cleaner) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newCleaner(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCleaner(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -293,10 +290,7 @@ func TestTimersSurviveARestart(t *testing.T) {
 	stop()
 	env.Clock.Step(2 * time.Hour)
 	env.Succeed(nil)
-	next, err := newCleaner(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newCleaner(env.Env))(t)
 	env.Start(t)
 	env.Run(t, next)
 	controllertest.Eventually(t, "the token is deleted", func() bool { return deleted(env) })
@@ -405,10 +399,7 @@ func TestDescriptor(t *testing.T) {
 	if d.Value(cfg) != d.Value(&v1beta1.KubeControllerManagerConfiguration{}) {
 		t.Error("it depends on the configuration")
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*cleaner).loop.Inspect(); s.Workers != 1 || s.Queue != "token_cleaner" {
 		t.Errorf("loop: %+v", s)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func node(name string, annotation ...string) *corev1.Node {
@@ -38,10 +39,7 @@ func cluster(count int, annotation ...string) []runtime.Object {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttlController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	if err := c.begin(env.Context()); err != nil {
 		t.Fatal(err)
@@ -100,10 +98,7 @@ func TestARefusedPatchIsRetriedWithoutAnEvent(t *testing.T) {
 // run runs a controller.
 func run(t testing.TB, env *controllertest.Env) (stop func()) {
 	t.Helper()
-	c, err := newController(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	return env.Run(t, c)
 }
@@ -175,10 +170,7 @@ func TestAnAnnotationThatIsTakenBackIsWrittenAgain(t *testing.T) {
 func handlers(t *testing.T) (*ttlController, cache.ResourceEventHandler) {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	nodes := &controllertest.Captured{SharedIndexInformer: env.Informers.Core().V1().Nodes().Informer()}
 	c.watch(nodes)
 	return c, nodes.Handler
@@ -244,10 +236,7 @@ func TestDescriptor(t *testing.T) {
 	if on, why := d.Enabled(cfg); !on {
 		t.Errorf("not enabled: %s", why)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*ttlController).loop.Inspect(); s.Workers != 5 || s.Queue != "ttlcontroller" {
 		t.Errorf("loop: %+v", s)
 	}
