@@ -121,6 +121,14 @@ func Describe[V comparable, C interface {
 	return d
 }
 
+// DescribeFixed is Describe for a controller that reads nothing of the configuration.
+func DescribeFixed[C interface {
+	comparable
+	Controller
+}](d Descriptor, build func(Env) (C, error)) Descriptor {
+	return Describe(d, func(*Config) struct{} { return struct{}{} }, func(env Env, _ struct{}) (C, error) { return build(env) })
+}
+
 // Value is the comparable part of the configuration that the controller depends on.
 func (d Descriptor) Value(c *Config) any { return d.value(c) }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -191,12 +192,7 @@ var kinds = []string{
 // isConfiguration goes by the kind or by the group: both may be misspelt, the kind only slightly.
 func isConfiguration(root *yaml.Node) bool {
 	group, _, _ := strings.Cut(text(root, "apiVersion"), "/")
-	for _, g := range groups {
-		if group == g {
-			return true
-		}
-	}
-	return problem.Nearest(text(root, "kind"), kinds) == v1beta1.Kind
+	return slices.Contains(groups, group) || problem.Nearest(text(root, "kind"), kinds) == v1beta1.Kind
 }
 
 func isList(root *yaml.Node) bool {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -66,7 +67,7 @@ func (c *attachDetachController) confirmUnwanted(at place) error {
 // confirmNode reads the node, and returns an unconfirmed error unless it still permits the detach.
 func (c *attachDetachController) confirmNode(ctx context.Context, at place, why forced) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, at.node, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		node, err = nil, nil
 	}
 	switch {
@@ -134,7 +135,7 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 		va, err = client.Get(ctx, name, metav1.GetOptions{})
 	}
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return false, nil
 	case err != nil:
 		return false, unconfirmed{fmt.Errorf("reading VolumeAttachment %s: %w", name, err)}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -81,7 +82,7 @@ func (r report) mayShow(name corev1.UniqueVolumeName) bool {
 // see takes over what a Node shows, unless something newer is known. Versions are compared only for a while after a
 // write: in a cluster that is restored from a backup, they go back.
 func (r *report) see(n *corev1.Node, now time.Time) {
-	if r.uid == n.UID && !writes.IsOlder(r.version, n.ResourceVersion) && now.Sub(r.last) < writes.Timeout {
+	if r.uid == n.UID && !controller.IsOlder(r.version, n.ResourceVersion) && now.Sub(r.last) < writes.Timeout {
 		return
 	}
 	if r.uid != n.UID {
@@ -93,7 +94,7 @@ func (r *report) see(n *corev1.Node, now time.Time) {
 // answered takes over what the answer to a write shows. Only what was seen meanwhile can be newer: a higher version
 // from before is one of the cluster before it was restored from a backup.
 func (r *report) answered(written *corev1.Node, list []corev1.AttachedVolume) {
-	if r.seen && (r.uid != written.UID || writes.IsOlder(written.ResourceVersion, r.version)) {
+	if r.seen && (r.uid != written.UID || controller.IsOlder(written.ResourceVersion, r.version)) {
 		return
 	}
 	r.uid, r.version, r.shown = written.UID, written.ResourceVersion, list

@@ -14,6 +14,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // A controller that runs, with its watches.
@@ -27,10 +28,7 @@ func TestRun(t *testing.T) {
 	pending := aClaim("v")
 	pending.Status.Phase = corev1.ClaimPending
 	s.Store(t, aVolume("v", once), pending, aPod("pod", "a", "v"))
-	c, err := newController(s.Env.Env, config{verifyPeriod: time.Minute, flexDirectory: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(s.Env.Env, config{verifyPeriod: time.Minute, flexDirectory: t.TempDir()}))(t)
 	s.c = c
 	s.Start(t)
 	stop := s.Run(t, c)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes/operations"
 )
@@ -123,7 +124,7 @@ func (c *attachDetachController) stillAttached(
 		va, err = c.Client.StorageV1().VolumeAttachments().Get(ctx, vaNameOf(at), metav1.GetOptions{})
 	}
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return false, false, nil
 	case err != nil:
 		return false, false, err

@@ -80,8 +80,7 @@ func (c *attachDetachController) watchClaims(claims cache.SharedIndexInformer) {
 		}
 	}
 	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{
-		Add:    enqueue,
-		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { enqueue(lane, claim) },
+		AddOrUpdate: enqueue,
 	})
 }
 
@@ -172,9 +171,8 @@ func inlineDriverKeys(obj any) ([]string, error) {
 
 func (c *attachDetachController) watchNodes(nodes cache.SharedIndexInformer) {
 	watch.Objects(nodes, watch.Funcs[*corev1.Node]{
-		Add:    func(_ reconcile.Lane, n *corev1.Node) { c.nodeChanged(n) },
-		Update: func(_ reconcile.Lane, _, n *corev1.Node) { c.nodeChanged(n) },
-		Delete: c.nodeChanged,
+		AddOrUpdate: func(_ reconcile.Lane, n *corev1.Node) { c.nodeChanged(n) },
+		Delete:      c.nodeChanged,
 	})
 }
 
@@ -264,9 +262,8 @@ func (c *attachDetachController) judgeUnwanted(n *node) {
 // verification, and VolumeAttachments that no link stands for are remembered.
 func (c *attachDetachController) watchAttachments(attachments cache.SharedIndexInformer) {
 	watch.ObjectsEvery(attachments, 0, watch.Funcs[*storagev1.VolumeAttachment]{
-		Add:    func(_ reconcile.Lane, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
-		Update: func(_ reconcile.Lane, _, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
-		Delete: func(va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
+		AddOrUpdate: func(_ reconcile.Lane, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
+		Delete:      func(va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
 	})
 }
 

@@ -46,17 +46,14 @@ func Descriptor() controller.Descriptor {
 		corev1.SchemeGroupVersion.WithResource("configmaps"),
 		corev1.SchemeGroupVersion.WithResource("secrets"),
 	}
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "bootstrap-signer-controller",
 		Aliases:        []string{"bootstrapsigner"},
 		ServiceAccount: "bootstrap-signer",
 		Requires:       resources,
 		Partial:        resources,
-	}, func(*controller.Config) config { return config{} }, newSigner)
+	}, newSigner)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type signer struct {
 	controller.Env
@@ -66,7 +63,7 @@ type signer struct {
 	loop       *reconcile.Loop[types.NamespacedName]
 }
 
-func newSigner(env controller.Env, _ config) (*signer, error) {
+func newSigner(env controller.Env) (*signer, error) {
 	configMaps := env.Informers.Filtered(controller.Filter{
 		Namespace:     clusterInfo.Namespace,
 		FieldSelector: "metadata.name=" + clusterInfo.Name,

@@ -26,10 +26,7 @@ import (
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *signer) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	s, err := newSigner(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSigner(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, s
@@ -287,7 +284,7 @@ func TestASignatureGoesWhenItsTokenExpires(t *testing.T) {
 // Pins BOOT-39.
 func TestASignatureComesBackWhenTheClockIsSetBack(t *testing.T) {
 	env := controllertest.New(t, info(map[string]string{"kubeconfig": "payload"}), secret("expiration", in(time.Hour)))
-	s := must.Get(newSigner(env.Env, config{}))(t)
+	s := must.Get(newSigner(env.Env))(t)
 	queued := &controllertest.Queue[types.NamespacedName]{} // of the handlers too, from the start
 	s.queue = queued
 	env.Start(t)
@@ -367,10 +364,7 @@ func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Succeed(nil)
-	next, err := newSigner(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newSigner(env.Env))(t)
 	env.Start(t)
 	env.Run(t, next)
 	want := map[string]string{"kubeconfig": "payload", "jws-kubeconfig-abc123": vector}
@@ -389,7 +383,7 @@ func TestManyEventsAreOneReconcile(t *testing.T) {
 // Only the one ConfigMap and the tokens are cached. Pins BOOT-34.
 func TestOnlyWhatIsReadIsCached(t *testing.T) {
 	env := controllertest.New(t)
-	if _, err := newSigner(env.Env, config{}); err != nil {
+	if _, err := newSigner(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Start(t)

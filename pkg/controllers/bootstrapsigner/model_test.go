@@ -158,7 +158,7 @@ func (m *model) run() {
 	m.Fake.PrependReactor("update", "configmaps", m.answer)
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
 		env.Clock = m.wall
-		s := must.Get(newSigner(env, config{}))(m.t)
+		s := must.Get(newSigner(env))(m.t)
 		queue := simulation.NewQueue(m.World, s.reconcile)
 		s.queue = queue
 		return simulation.Instance{Runners: []simulation.Runner{queue}}

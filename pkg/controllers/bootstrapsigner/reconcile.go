@@ -15,6 +15,7 @@ import (
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -103,7 +104,7 @@ func (s *signer) missed(ctx context.Context, data map[string]string) ([]token, e
 			continue
 		}
 		secret, err := s.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
-		if reconcile.Absent(err) {
+		if controller.Absent(err) {
 			continue
 		}
 		if err != nil {

@@ -12,13 +12,11 @@ import (
 // watch enqueues the only key. A deleted ConfigMap needs no work.
 func (s *signer) watch(configMaps, secrets cache.SharedIndexInformer) {
 	watch.ObjectsEvery(configMaps, 0, watch.Funcs[*corev1.ConfigMap]{
-		Add:    s.infoChanged,
-		Update: func(lane reconcile.Lane, _, info *corev1.ConfigMap) { s.infoChanged(lane, info) },
+		AddOrUpdate: s.infoChanged,
 	})
 	watch.ObjectsEvery(secrets, 0, watch.Funcs[*corev1.Secret]{
-		Add:    s.tokenChanged,
-		Update: func(lane reconcile.Lane, _, secret *corev1.Secret) { s.tokenChanged(lane, secret) },
-		Delete: func(secret *corev1.Secret) { s.tokenChanged(reconcile.Gone(secret), secret) },
+		AddOrUpdate: s.tokenChanged,
+		Delete:      func(secret *corev1.Secret) { s.tokenChanged(reconcile.Gone(secret), secret) },
 	})
 }
 

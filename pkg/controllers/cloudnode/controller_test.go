@@ -170,20 +170,14 @@ func TestRestartMakesNoRound(t *testing.T) {
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	asked := func() int { return len(fakecloud.The().Calls("InstanceMetadata " + node.Name)) }
-	first, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.Start(t)
 	stop := env.Run(t, first)
 	controllertest.Eventually(t, "the first instance has made a round", func() bool { return asked() == 1 && env.Clock.HasWaiters() })
 	stop()
 
 	env.Succeed(first.HandOver())
-	second, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(newController(env.Env, configOf(cfg)))(t)
 	stop = env.Run(t, second)
 	controllertest.Eventually(t, "the second waits for the next round", env.Clock.HasWaiters)
 	if got := asked(); got != 1 {
@@ -199,10 +193,7 @@ func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, uninitialized("waiting"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.WantIdleFor(t, c, "cloud provider does not support instances")
 }
 

@@ -44,10 +44,7 @@ func newWorld(t *testing.T) *world {
 	w.asked = asked(w.name)
 	w.CompleteWrites("nodes")
 	w.CheckWrites("nodes")
-	c, err := newController(w.Env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(w.Env.Env, configOf(cfg)))(t)
 	w.Start(t)
 	w.stop = w.Run(t, c)
 	w.awaitRound(t)

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 // Pins CNLC-1, CNLC-23 and CLOUD-1.
@@ -48,10 +49,7 @@ func run(t *testing.T, env *controllertest.Env) (stop func()) {
 	t.Helper()
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.Start(t)
 	return env.Run(t, c)
 }
@@ -143,9 +141,6 @@ func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeOf(t, "gone", corev1.ConditionFalse))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.WantIdleFor(t, c, "cloud provider does not support instances")
 }

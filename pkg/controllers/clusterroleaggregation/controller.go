@@ -37,17 +37,14 @@ const (
 
 // Descriptor describes clusterrole-aggregation-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           controllerName,
 		Aliases:        []string{"clusterrole-aggregation"},
 		ServiceAccount: controllerName,
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{rbacv1.SchemeGroupVersion.WithResource("clusterroles")},
-	}, func(*controller.Config) config { return config{} }, newAggregator)
+	}, newAggregator)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type aggregator struct {
 	controller.Env
@@ -56,7 +53,7 @@ type aggregator struct {
 	loop  *reconcile.Loop[string]
 }
 
-func newAggregator(env controller.Env, _ config) (*aggregator, error) {
+func newAggregator(env controller.Env) (*aggregator, error) {
 	informer := env.Informers.Rbac().V1().ClusterRoles().Informer()
 	a := &aggregator{Env: env, roles: newRoles(informer)}
 	a.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ClusterRoleAggregator", Workers: workers}, a.reconcile)

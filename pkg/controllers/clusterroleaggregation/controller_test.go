@@ -44,10 +44,7 @@ func labelled(r *rbacv1.ClusterRole, pairs ...string) *rbacv1.ClusterRole {
 func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *aggregator) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	a, err := newAggregator(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(newAggregator(env.Env))(t)
 	env.Start(t)
 	return env, a
 }
@@ -299,10 +296,7 @@ func TestASuccessorReconcilesEachRoleOnce(t *testing.T) {
 	env.AwaitIdle(t)
 	stop()
 	env.Succeed(nil)
-	second, err := newAggregator(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(newAggregator(env.Env))(t)
 	env.Run(t, second)
 	controllertest.Eventually(t, "the successor works", func() bool { return !second.loop.Inspect().Began.IsZero() })
 	env.AwaitIdle(t)

@@ -80,7 +80,7 @@ func TestRolesThatAggregateOneAnother(t *testing.T) {
 				objects = append(objects, r)
 			}
 			env := controllertest.New(t, objects...)
-			a := must.Get(newAggregator(env.Env, config{}))(t)
+			a := must.Get(newAggregator(env.Env))(t)
 			const rounds = 5
 			for round := range rounds {
 				env.CatchUp(t, &rbacv1.ClusterRole{})

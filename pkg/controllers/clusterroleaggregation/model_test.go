@@ -161,7 +161,7 @@ func TestWhateverHappensNoRoleLosesWhatItsSourcesHave(t *testing.T) {
 		w.Fake.PrependReactor("*", "*", m.observe)
 		w.Validate = m.validate
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
-			a := must.Get(newAggregator(env, config{}))(t)
+			a := must.Get(newAggregator(env))(t)
 			queue := simulation.NewQueue(w, func(ctx context.Context, name string) error {
 				m.listed, m.meddled, m.of = false, false, nil
 				if role, err := a.roles.Get(name); err == nil {

@@ -76,7 +76,7 @@ func TestSelects(t *testing.T) {
 func TestAnEventDoesNotCostMoreTheMoreRolesAggregateOthers(t *testing.T) {
 	cost := func(others int) float64 {
 		env := controllertest.New(t)
-		a := must.Get(newAggregator(env.Env, config{}))(t)
+		a := must.Get(newAggregator(env.Env))(t)
 		for n := range others {
 			to := fmt.Sprint(n)
 			env.Cache(t, aggregating("other-"+to, matching("to", to), matching("and", "another", "to", to)))
@@ -116,7 +116,7 @@ func TestARoleIsFoundByTheLabelsThatItSelects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t)
-			a := must.Get(newAggregator(env.Env, config{}))(t)
+			a := must.Get(newAggregator(env.Env))(t)
 			env.Cache(t, aggregating("edit", test.selectors...), role("plain"))
 			if got := must.Get(a.roles.aggregatesOf(test.sets))(t); len(got) > 0 != test.want {
 				t.Errorf("got %v, want %t", controllertest.Names(got), test.want)

@@ -31,7 +31,7 @@ func TestASourceThatTheCacheLacksKeepsItsRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := labelled(test.source, "to", "edit")
 			env := controllertest.New(t, edit, source, lacking)
-			a := must.Get(newAggregator(env.Env, config{}))(t)
+			a := must.Get(newAggregator(env.Env))(t)
 			queue := &controllertest.Queue[string]{}
 			a.queue = queue
 			env.Cache(t, edit, source)

@@ -79,9 +79,8 @@ func newVersion[T object[T]](
 	build func(name, trust string) T, spec func(T) (signer string, trust *string),
 ) version[T] {
 	watch.Objects(informer, watch.Funcs[T]{
-		Add:    func(lane reconcile.Lane, _ T) { changed(lane) },
-		Update: func(lane reconcile.Lane, _, _ T) { changed(lane) },
-		Delete: func(T) { changed(reconcile.Fresh) },
+		AddOrUpdate: func(lane reconcile.Lane, _ T) { changed(lane) },
+		Delete:      func(T) { changed(reconcile.Fresh) },
 	})
 	return version[T]{client: c, indexer: informer.GetIndexer(), build: build, spec: spec}
 }

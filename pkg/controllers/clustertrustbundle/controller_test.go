@@ -41,10 +41,7 @@ func certificate(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key))(t)
 	pem, err := cert.EncodeCertificates(ca)
 	if err != nil {
 		t.Fatal(err)
@@ -63,10 +60,7 @@ func start(t testing.TB, pem []byte, objects ...runtime.Object) (*controllertest
 	t.Helper()
 	env := controllertest.New(t, objects...)
 	env.ClusterCA, env.Chosen = pem, Descriptor().Alternatives[0]
-	p, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, p
@@ -158,10 +152,7 @@ func TestTheVersionThatIsServedIsUsed(t *testing.T) {
 		t.Run(chosen.Version, func(t *testing.T) {
 			env := controllertest.New(t)
 			env.ClusterCA, env.Chosen = pem, chosen
-			p, err := newPublisher(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(newPublisher(env.Env, config{}))(t)
 			env.Start(t)
 			for _, action := range env.Fake.Actions() {
 				if list, ok := action.(clienttesting.ListActionImpl); ok && list.ListOptions.FieldSelector != "spec.signerName=kubernetes.io/kube-apiserver-serving" {
@@ -298,16 +289,8 @@ clustertrustbundle_publisher_sync_total{code="500"} 1
 	}
 }
 
-// captured is an informer that hands out the handler it was given.
-type captured struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.handler = h
-	return nil, nil
-}
+// captured is an informer without a cache.
+type captured struct{ controllertest.Captured }
 
 func (c *captured) GetIndexer() cache.Indexer { return nil }
 
@@ -316,11 +299,11 @@ func TestEveryEventQueuesTheKey(t *testing.T) {
 	informer, backlog := &captured{}, []bool{}
 	newVersion[*certificatesv1beta1.ClusterTrustBundle](nil, informer, func(lane reconcile.Lane) { backlog = append(backlog, lane.IsBacklog()) }, nil, nil)
 	one := bundle("x", signerName, "x")
-	informer.handler.OnAdd(one, true)
-	informer.handler.OnAdd(one, false)
-	informer.handler.OnUpdate(one, one)
-	informer.handler.OnDelete(one)
-	informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "x", Obj: one})
+	informer.Handler.OnAdd(one, true)
+	informer.Handler.OnAdd(one, false)
+	informer.Handler.OnUpdate(one, one)
+	informer.Handler.OnDelete(one)
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "x", Obj: one})
 	want := []bool{true, false, true, false, false}
 	if diff := cmp.Diff(want, backlog); diff != "" {
 		t.Errorf("in the backlog (-want +got):\n%s", diff)
@@ -438,10 +421,7 @@ func TestTheNextInstancePublishesAnotherBundle(t *testing.T) {
 	stop()
 	env.Succeed(nil)
 	env.ClusterCA = pem
-	next, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	env.Run(t, next)

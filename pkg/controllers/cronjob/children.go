@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -25,7 +26,7 @@ func (r *reconciliation) prune(ctx context.Context) {
 			continue
 		}
 		switch err := r.delete(ctx, job); {
-		case reconcile.Absent(err):
+		case controller.Absent(err):
 			r.gone(job)
 		case err != nil:
 			r.RecordFailure(ctx, failedDelete(r.cj, err))
@@ -127,7 +128,7 @@ func (r *reconciliation) trackActive(ctx context.Context) error {
 			} else if metav1.IsControlledBy(job, r.cj) {
 				r.within(reconcile.RecheckAfter)
 			}
-		case err == nil, reconcile.Absent(err):
+		case err == nil, controller.Absent(err):
 			r.missing(ref)
 		default:
 			return fmt.Errorf("reading job %s/%s: %w", r.cj.Namespace, ref.Name, err)

@@ -5,6 +5,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins CRON-2.
@@ -15,10 +16,7 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("by default: %+v", got)
 	}
 	*cfg.Controllers.CronJob.ConcurrentSyncs = 9
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*cronJobController).owners.Loop.Inspect(); s.Workers != 9 || s.Queue != "cronjob" {
 		t.Errorf("loop: %+v", s)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var key = types.NamespacedName{Namespace: "ns", Name: "cj"}
@@ -21,10 +22,7 @@ var key = types.NamespacedName{Namespace: "ns", Name: "cj"}
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cronJobController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{concurrentSyncs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -111,10 +109,7 @@ const due0300, due0302, due0303, due0304 = "cj-29455380", "cj-29455382", "cj-294
 func unwatched(t *testing.T, known ...*batchv1.CronJob) *cronJobController {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{concurrentSyncs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	for _, cj := range known {
 		if err := env.Informers.Batch().V1().CronJobs().Informer().GetStore().Add(cj); err != nil {
 			t.Fatal(err)

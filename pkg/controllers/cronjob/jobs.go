@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/workloads"
@@ -127,17 +128,13 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) (*batchv1.Job, error) {
 		}
 	}
 	template := &cj.Spec.JobTemplate
-	annotations := maps.Clone(template.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[batchv1.CronJobScheduledTimestampAnnotation] = scheduled.In(zone).Format(time.RFC3339)
+	stamp := labels.Set{batchv1.CronJobScheduledTimestampAnnotation: scheduled.In(zone).Format(time.RFC3339)}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         cj.Namespace,
 			Name:              jobName(cj, scheduled),
 			Labels:            maps.Clone(template.Labels),
-			Annotations:       annotations,
+			Annotations:       labels.Merge(template.Annotations, stamp),
 			CreationTimestamp: metav1.Time{Time: scheduled},
 			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(cj, kind)},
 		},

@@ -20,6 +20,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func replacing(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }
@@ -73,10 +74,7 @@ func TestTheStatusAndWhatEventsAreOf(t *testing.T) {
 	env := controllertest.New(t, eventful()...)
 	recorder := &objectRecorder{EventRecorder: env.Events}
 	env.Env.Events = recorder
-	c, err := newController(env.Env, config{concurrentSyncs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	env.Start(t)
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
@@ -191,10 +189,7 @@ func TestASuccessorRunsTheLastTimeThatWasMissed(t *testing.T) {
 
 	env.Succeed(nil)
 	env.Clock.SetTime(at("08:20:00"))
-	successor, err := newController(env.Env, config{concurrentSyncs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	env.Run(t, successor)
 	controllertest.Eventually(t, "the last time is recorded", func() bool {
 		last := controllertest.MustStored[*batchv1.CronJob](t, env, "ns", "cj").Status.LastScheduleTime
@@ -235,10 +230,7 @@ func TestARequestEndsWithTheInstance(t *testing.T) {
 	env := controllertest.New(t, cronJob("0 * * * *"))
 	began, fenced := make(chan struct{}, 1), make(chan struct{})
 	env.Env.Client, env.Env.Fenced = cutOff{Interface: env.Fake, began: began}, fenced
-	c, err := newController(env.Env, config{concurrentSyncs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1}))(t)
 	env.Start(t)
 	stop := env.Run(t, c)
 	controllertest.Eventually(t, "a request is sent", func() bool { return len(began) > 0 })

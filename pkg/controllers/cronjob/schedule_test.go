@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // at is a time on the day of the tests, a Friday.
@@ -144,10 +145,7 @@ func TestMostRecent(t *testing.T) {
 		"CRON-13d: over a weekend": {"*/5 9-17 * * 1-5", at("17:40:00"), at("17:40:00").Add(40 * time.Hour), time.Time{}, missedMany, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			schedule, err := newSchedules().parse("TZ=UTC " + tc.schedule)
-			if err != nil {
-				t.Fatal(err)
-			}
+			schedule := must.Get(newSchedules().parse("TZ=UTC " + tc.schedule))(t)
 			got, count, err := mostRecent(schedule, tc.from, tc.now)
 			if !errors.Is(err, tc.err) || count != tc.missed {
 				t.Errorf("missed %v, error %v", count, err)
@@ -173,10 +171,7 @@ func (s *countedSchedule) Next(after time.Time) time.Time {
 // Pins CRON-65.
 func TestALastTimeOfAnotherMillenniumIsNotCountedFrom(t *testing.T) {
 	long, now := time.Date(1000, 2, 3, 4, 5, 0, 0, time.UTC), at("10:00:30")
-	daily, err := newSchedules().parse("TZ=UTC 0 6 * * *")
-	if err != nil {
-		t.Fatal(err)
-	}
+	daily := must.Get(newSchedules().parse("TZ=UTC 0 6 * * *"))(t)
 	counted := &countedSchedule{Schedule: daily}
 	recent, count, err := mostRecent(counted, long, now)
 	if err != nil || count != missedMany || recent == nil || !recent.Equal(at("06:00:00")) {
@@ -209,10 +204,7 @@ func TestDueWithADeadline(t *testing.T) {
 		"CRON-60: a constant delay, longer than all was": {"@every 1h", cronJob("", startWithin(86400)), at("05:00:00"), at("04:59:59")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			schedule, err := newSchedules().parse("TZ=UTC " + tc.schedule)
-			if err != nil {
-				t.Fatal(err)
-			}
+			schedule := must.Get(newSchedules().parse("TZ=UTC " + tc.schedule))(t)
 			got, _, err := due(tc.cj, schedule, tc.now)
 			if err != nil || (got == nil) != tc.want.IsZero() || got != nil && !got.Equal(tc.want) {
 				t.Errorf("got %v, %v, want %v", got, err, tc.want)
@@ -234,10 +226,7 @@ func TestUntilNext(t *testing.T) {
 		"deadline is ignored": {cronJob("0 * * * *", lastScheduled(at("05:00:00")), startWithin(1)), at("06:10:00"), 50*time.Minute + padding},
 		"never":               {cronJob("0 0 31 2 *"), at("04:00:00"), time.Time{}.Add(padding).Sub(at("04:00:00"))},
 	} {
-		schedule, err := newSchedules().parse(effective(&tc.cj.Spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		schedule := must.Get(newSchedules().parse(effective(&tc.cj.Spec)))(t)
 		if got := untilNext(tc.cj, schedule, tc.now); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
@@ -312,10 +301,7 @@ func TestAnUnrecordedTimeIsInTheZoneOfTheProcess(t *testing.T) {
 	t.Cleanup(func() { time.Local = was })
 	begun := at("03:00:00").Add(-11 * time.Hour) // at one o'clock in that zone, as the schedule says
 	cj := cronJob("0 1 * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = nil })
-	job, err := newJob(cj, begun)
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := must.Get(newJob(cj, begun))(t)
 	job.UID = "begun"
 	env, c := fixture(t, cj, job)
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
@@ -327,10 +313,7 @@ func TestAnUnrecordedTimeIsInTheZoneOfTheProcess(t *testing.T) {
 // Pins CRON-27a.
 func TestNewJob(t *testing.T) {
 	cj := cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") })
-	job, err := newJob(cj, at("05:00:00"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := must.Get(newJob(cj, at("05:00:00")))(t)
 	if job.Name != "cj-29455500" || job.Namespace != "ns" || job.Labels["l"] != "1" || job.Annotations["a"] != "2" || len(job.Finalizers) != 0 {
 		t.Errorf("metadata: %+v", job.ObjectMeta)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
@@ -99,7 +98,7 @@ func (r *reconciliation) startAt(ctx context.Context, scheduled time.Time) error
 func (r *reconciliation) recordStart(ctx context.Context, scheduled time.Time) error {
 	job, err := r.startedAt(ctx, scheduled)
 	switch {
-	case err != nil && !reconcile.Absent(err):
+	case err != nil && !controller.Absent(err):
 		return err
 	case job == nil || howEnded(job) != "":
 		r.processed(scheduled)
@@ -214,9 +213,9 @@ func (r *reconciliation) lookForAttempt(ctx context.Context, next string) error 
 	}
 	job, err := r.createdEarlier(ctx, name)
 	switch {
-	case reconcile.Absent(err) && r.cj.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent:
+	case controller.Absent(err) && r.cj.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent:
 		// It may run beside the next one, however late it is created.
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		if err := r.owners.Writes.MayCreate(r.cj, next); err != nil {
 			return err // the request may still be under way
 		}

@@ -25,21 +25,19 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 // Descriptor describes certificatesigningrequest-approving-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "certificatesigningrequest-approving-controller",
 		Aliases:        []string{"csrapproving"},
 		ServiceAccount: certificates.ServiceAccount,
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")},
-	}, func(*controller.Config) config { return config{} }, newApprover)
+	}, newApprover)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type approver struct {
 	controller.Env
@@ -47,11 +45,11 @@ type approver struct {
 	loop     *reconcile.Loop[string]
 }
 
-func newApprover(env controller.Env, _ config) (*approver, error) {
+func newApprover(env controller.Env) (*approver, error) {
 	requests := env.Informers.Certificates().V1().CertificateSigningRequests()
 	a := &approver{Env: env, requests: requests.Lister()}
 	a.loop = reconcile.New(env, certificates.Queue(certificates.Workers), a.reconcile)
-	a.watch(requests.Informer())
+	watch.Objects(requests.Informer(), certificates.Funcs(a.loop, isCandidate))
 	return a, nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -81,7 +82,7 @@ func has(kind certificatesv1.RequestConditionType, status corev1.ConditionStatus
 func start(t testing.TB, allowed []string, objects ...runtime.Object) (*controllertest.Env, *approver) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	a, err := newApprover(env.Env, config{})
+	a, err := newApprover(env.Env)
 	must.Succeed(t, err)
 	env.Fake.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateActionImpl).Object.(*authorizationv1.SubjectAccessReview).DeepCopy()
@@ -284,13 +285,14 @@ func TestARefusedRequestIsTriedAgain(t *testing.T) {
 // What cannot be approved is not queued. Pins CSRA-26 and CSRA-27.
 func TestOnlyCandidatesAreQueued(t *testing.T) {
 	_, a := start(t, nil)
-	a.enqueue(reconcile.Fresh, csr(t, signer("example.com/a")))
-	a.enqueue(reconcile.Fresh, csr(t, has("Denied", "True")))
-	a.enqueue(reconcile.Backlog, csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }))
+	seen := certificates.Funcs(a.loop, isCandidate).AddOrUpdate
+	seen(reconcile.Fresh, csr(t, signer("example.com/a")))
+	seen(reconcile.Fresh, csr(t, has("Denied", "True")))
+	seen(reconcile.Backlog, csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }))
 	if s := a.loop.Inspect(); s.Depth != 0 {
 		t.Errorf("%+v", s)
 	}
-	a.enqueue(reconcile.Fresh, csr(t))
+	seen(reconcile.Fresh, csr(t))
 	if s := a.loop.Inspect(); s.Depth != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -299,12 +301,13 @@ func TestOnlyCandidatesAreQueued(t *testing.T) {
 // A kubelet creates its request again under the same name. Pins CSRA-27.
 func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 	env, a := start(t, nil)
-	a.deleted(csr(t))
+	deleted := certificates.Funcs(a.loop, isCandidate).Delete
+	deleted(csr(t))
 	if s := a.loop.Inspect(); s.Depth != 0 {
 		t.Errorf("one that has not failed: %+v", s)
 	}
 	a.loop.AddRateLimited("csr")
-	a.deleted(csr(t))
+	deleted(csr(t))
 	env.Run(t, a)
 	controllertest.Eventually(t, "it is forgotten", func() bool { return a.loop.Retries("csr") == 0 })
 }

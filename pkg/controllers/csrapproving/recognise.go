@@ -22,6 +22,11 @@ var (
 	nodeClient     = kind{"nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."}
 )
 
+// isCandidate reports whether a request may be approved, as far as is known without parsing it.
+func isCandidate(csr *certificatesv1.CertificateSigningRequest) bool {
+	return csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && !certificates.Issued(csr) && !certificates.Decided(csr)
+}
+
 // recognise returns the kinds of a candidate, in the order in which they are reviewed.
 func recognise(csr *certificatesv1.CertificateSigningRequest, request *x509.CertificateRequest) []kind {
 	switch {

@@ -27,24 +27,21 @@ import (
 
 // Descriptor describes certificatesigningrequest-cleaner-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "certificatesigningrequest-cleaner-controller",
 		Aliases:        []string{"csrcleaner"},
 		ServiceAccount: certificates.ServiceAccount,
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")},
-	}, func(*controller.Config) config { return config{} }, newCleaner)
+	}, newCleaner)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type cleaner struct {
 	controller.Env
 	requests certificateslisters.CertificateSigningRequestLister
 }
 
-func newCleaner(env controller.Env, _ config) (*cleaner, error) {
+func newCleaner(env controller.Env) (*cleaner, error) {
 	return &cleaner{Env: env, requests: env.Informers.Certificates().V1().CertificateSigningRequests().Lister()}, nil
 }
 

@@ -125,7 +125,7 @@ func TestReason(t *testing.T) {
 func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *cleaner) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newCleaner(env.Env, config{})
+	c, err := newCleaner(env.Env)
 	must.Succeed(t, err)
 	env.Start(t)
 	return env, c
@@ -197,7 +197,7 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 // Pins CSRC-3, CSRC-5, CSRC-15, CSRC-23, CSRC-25 and CSRC-27.
 func TestAPassAtTheStartAndEveryHourAfterTheLast(t *testing.T) {
 	env := controllertest.New(t, csr(named("old"), created(25*time.Hour)), csr(named("next"), created(24*time.Hour-30*time.Minute)))
-	c, err := newCleaner(env.Env, config{})
+	c, err := newCleaner(env.Env)
 	must.Succeed(t, err)
 	exists := func(name string) bool {
 		_, err := env.Fake.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{})

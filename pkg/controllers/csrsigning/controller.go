@@ -38,6 +38,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 // Descriptor describes certificatesigningrequest-signing-controller.
@@ -122,7 +123,7 @@ func newController(env controller.Env, cfg config) (*signingController, error) {
 		return nil, err
 	}
 	c.loop = reconcile.New(env, certificates.Queue(certificates.Workers*len(c.signers)), c.reconcile)
-	c.watch(requests.Informer())
+	watch.Objects(requests.Informer(), certificates.Funcs(c.loop, c.hasSigner))
 	return c, nil
 }
 

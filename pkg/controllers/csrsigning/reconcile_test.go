@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/authority"
+	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -178,12 +179,13 @@ func TestTheDurationIsCapped(t *testing.T) {
 // A kubelet creates its request again under the same name. Pins CSRS-63.
 func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 	env, c := start(t, one(files(t)))
-	c.deleted(csr(t))
+	deleted := certificates.Funcs(c.loop, c.hasSigner).Delete
+	deleted(csr(t))
 	if s := c.loop.Inspect(); s.Depth != 0 {
 		t.Errorf("one that has not failed: %+v", s)
 	}
 	c.loop.AddRateLimited("csr")
-	c.deleted(csr(t))
+	deleted(csr(t))
 	env.Run(t, c)
 	controllertest.Eventually(t, "it is forgotten", func() bool { return c.loop.Retries("csr") == 0 })
 }
@@ -193,7 +195,8 @@ func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 func TestWhatNeedsNothingCostsNothing(t *testing.T) {
 	_, c := start(t, one(files(t)))
 	done := csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") })
-	if got := testing.AllocsPerRun(100, func() { c.enqueue(reconcile.Backlog, done) }); got != 0 {
+	seen := certificates.Funcs(c.loop, c.hasSigner).AddOrUpdate
+	if got := testing.AllocsPerRun(100, func() { seen(reconcile.Backlog, done) }); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
 	if depth := c.loop.Inspect().Depth; depth != 0 {

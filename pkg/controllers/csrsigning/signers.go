@@ -75,3 +75,15 @@ func (c *signingController) allExpired() error {
 func initFailed(p profile, err error) error {
 	return fmt.Errorf("failed to init %s certificate controller: %w", p.name, err)
 }
+
+// signerOf returns the signer that has to sign a request now, or nil.
+func (c *signingController) signerOf(csr *certificatesv1.CertificateSigningRequest) *signer {
+	if certificates.Issued(csr) || !certificates.Approved(csr) || certificates.Failed(csr) {
+		return nil
+	}
+	return c.signers[csr.Spec.SignerName]
+}
+
+func (c *signingController) hasSigner(csr *certificatesv1.CertificateSigningRequest) bool {
+	return c.signerOf(csr) != nil
+}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/test/must"
 )
 
 // BenchmarkReconcile is one reconcile that finds nothing to do. It grows with the nodes,
@@ -48,10 +50,7 @@ func benchHarness(b *testing.B, nodes, others int) *harness {
 			NumberReady: int32(nodes), UpdatedNumberScheduled: int32(nodes), NumberAvailable: int32(nodes),
 		}
 	})
-	blueprint, err := newBlueprint(ds, false)
-	if err != nil {
-		b.Fatal(err)
-	}
+	blueprint := must.Get(newBlueprint(ds, false))(b)
 	h.Cache(b, ds, newRevision("new", 1, string(blueprint.payload)))
 	for i := range nodes {
 		name := fmt.Sprint("n", i)

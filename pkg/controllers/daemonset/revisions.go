@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
@@ -112,16 +114,11 @@ func (c *daemonSetController) snapshot(
 	ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64,
 ) (*appsv1.ControllerRevision, error) {
 	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
-	labels := maps.Clone(ds.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
 	made := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            podtemplate.Name(ds.Name, hash),
 			Namespace:       ds.Namespace,
-			Labels:          labels,
+			Labels:          labels.Merge(ds.Spec.Template.Labels, labels.Set{appsv1.DefaultDaemonSetUniqueLabelKey: hash}),
 			Annotations:     maps.Clone(ds.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, daemonSetKind)},
 		},
@@ -215,7 +212,7 @@ func (c *daemonSetController) relabel(
 		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{})
 		switch {
-		case reconcile.Absent(err):
+		case controller.Absent(err):
 			continue
 		case refusesUID(err):
 			return nil, reconcile.Requeue(fmt.Errorf("labelling pod %s, which is another one by now: %w", klog.KObj(pod), err))

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // TestRun watches the controller at work, and its successor.
@@ -25,10 +26,7 @@ func TestRun(t *testing.T) {
 	h := newHarness(t, true, newSet(), newNode("n0"))
 	d := Descriptor()
 	run := func(env *controllertest.Env) (controller.Controller, func()) {
-		instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		instance := must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t)
 		env.Start(t)
 		return instance, env.Run(t, instance)
 	}
@@ -157,10 +155,7 @@ func TestUnseenWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, true, newSet())
 	h.c.owners.Writes.Wrote(newSet(), pods.Resource, "100000")
 	h.Succeed(h.c.HandOver())
-	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, requireFresh: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(h.Env.Env, config{concurrentSyncs: 1, requireFresh: true}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := successor.Run(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -226,7 +227,7 @@ func (r *reconciliation) cleanUp(ctx context.Context) error {
 	for _, rs := range outdated(r.d, r.sets.old) {
 		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
-		if err != nil && !reconcile.Absent(err) && !apierrors.IsConflict(err) {
+		if err != nil && !controller.Absent(err) && !apierrors.IsConflict(err) {
 			failures = append(failures, fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err))
 			continue
 		}

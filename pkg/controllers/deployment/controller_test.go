@@ -151,10 +151,7 @@ func TestWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
 	h.reconcile(t)
 	h.Succeed(h.c.owners.HandOver())
-	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true}))(t)
 	ended, cancel := context.WithCancel(h.Context())
 	cancel()
 	if err := successor.Run(ended); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
@@ -15,16 +16,13 @@ import (
 // newReplicaSet returns the ReplicaSet to create for the template of a Deployment.
 func newReplicaSet(d *appsv1.Deployment, old []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	hash := podtemplate.Hash(&d.Spec.Template, d.Status.CollisionCount)
+	hashLabel := labels.Set{appsv1.DefaultDeploymentUniqueLabelKey: hash}
 	template := *d.Spec.Template.DeepCopy()
-	template.Labels = withLabel(template.Labels, hash)
+	template.Labels = labels.Merge(template.Labels, hashLabel)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = withLabel(selector.MatchLabels, hash)
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, hashLabel)
 
-	annotations := copiedAnnotations(d.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(annotations, replicasAnnotations(d))
+	annotations := labels.Merge(copiedAnnotations(d.Annotations), replicasAnnotations(d))
 	annotations[revisionAnnotation] = strconv.FormatInt(maxRevision(old)+1, 10)
 
 	return &appsv1.ReplicaSet{
@@ -42,15 +40,6 @@ func newReplicaSet(d *appsv1.Deployment, old []*appsv1.ReplicaSet) *appsv1.Repli
 			Template:        template,
 		},
 	}
-}
-
-func withLabel(labels map[string]string, hash string) map[string]string {
-	labelled := maps.Clone(labels)
-	if labelled == nil {
-		labelled = map[string]string{}
-	}
-	labelled[appsv1.DefaultDeploymentUniqueLabelKey] = hash
-	return labelled
 }
 
 // grownSize returns the largest size of the new ReplicaSet, which may not exist yet, that the

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // orders returns all orders of n things.
@@ -216,10 +217,7 @@ func TestAReplacedRuleIsAnotherRule(t *testing.T) {
 // Nothing is judged, and nothing announced, while caches fill. Pins DTE-5, DTE-56 and DTE-58.
 func TestNobodyIsJudgedBeforeAllCachesAreComplete(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, usual))(t)
 	show(t, env, c, pod("d"), claim("d", "p", "d"), slice("p", 1, device("d", taint("a", 5))), rule("r", everything, noExecute))
 	wantPending(t, c, -1)
 	if depth := c.loop.Inspect().Depth; depth != 0 {

@@ -15,6 +15,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins DTE-48 and DTE-52.
@@ -60,10 +61,7 @@ func TestCountdownsSurviveACrash(t *testing.T) {
 		others("a", "late", "p", "d"), others("a", "other", "p", "e"))
 	env := controllertest.New(t, objects...)
 	env.Clock.Step(30 * time.Second)
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, usual))(t)
 	env.Start(t)
 	env.Run(t, c)
 	gone := func(namespace, name string) bool {
@@ -161,10 +159,7 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("needs %v", resources)
 	}
 	env := controllertest.New(t)
-	built, err := d.New(env.Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := must.Get(d.New(env.Env, d.Value(cfg)))(t)
 	if s := built.(*evictionController).loop.Inspect(); s.Workers != 8 || s.Queue != d.Name {
 		t.Errorf("loop: %+v", s)
 	}
@@ -184,10 +179,7 @@ func TestWithoutRules(t *testing.T) {
 		podKey: {"pod", verdict{due: epoch, reasons: []reason{{rule: "r", uid: "uid-of-r"}}}}, // of an instance with rules
 	}}
 	env.Succeed(left)
-	c, err := newController(env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "the pod is evicted", func() bool {

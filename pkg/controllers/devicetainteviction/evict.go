@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -23,7 +24,7 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 		return nil
 	}
 	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if reconcile.Absent(err) || err == nil && pod.UID != key.uid {
+	if controller.Absent(err) || err == nil && pod.UID != key.uid {
 		c.ended(key, nil)
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var podItem = item{NamespacedName: podKey, uid: "pod"}
@@ -280,10 +281,7 @@ func TestAWriteDoesNotProveThatAPodIsGone(t *testing.T) {
 		for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
 			t.Run(request+": "+name, func(t *testing.T) {
 				env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d"), pod("d"))
-				c, err := newController(env.Env, usual)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(newController(env.Env, usual))(t)
 				env.RefuseIf(request, gone, func(n int) bool {
 					if n == 1 && isGone {
 						env.Remove(t, pod("d"))

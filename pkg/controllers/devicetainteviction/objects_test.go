@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var epoch = controllertest.Epoch
@@ -151,10 +152,7 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *evi
 // running is a controller whose loops run, and have nothing to do for now.
 func running(t *testing.T, env *controllertest.Env) *evictionController {
 	t.Helper()
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, usual))(t)
 	env.Start(t)
 	env.Run(t, c)
 	env.AwaitIdle(t)
@@ -163,10 +161,7 @@ func running(t *testing.T, env *controllertest.Env) *evictionController {
 
 func begun(t testing.TB, env *controllertest.Env, objects ...runtime.Object) *evictionController {
 	t.Helper()
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, usual))(t)
 	env.Cache(t, objects...)
 	if err := c.begin(env.Context()); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // conditionIn returns the condition that a request applies.
@@ -219,10 +220,7 @@ func TestTheStatusOfARuleCountsPodsByTheirUIDs(t *testing.T) {
 // A status that says that pods are pending does not stay when they have gone for another reason. Pins DTE-55.
 func TestTheStatusOfARuleFollowsPodsThatGoByThemselves(t *testing.T) {
 	env := controllertest.New(t, rule("r", everything, noExecute), claim("d", "p", "d", tolerates("r", 600)), pod("d"))
-	c, err := newController(env.Env, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, usual))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "the status says that a pod is pending", func() bool { return len(statuses(t, env)) == 1 })

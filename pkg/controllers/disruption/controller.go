@@ -51,7 +51,7 @@ import (
 
 // Descriptor describes disruption-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "disruption-controller",
 		Aliases:        []string{"disruption"},
 		ServiceAccount: "disruption-controller",
@@ -64,14 +64,11 @@ func Descriptor() controller.Descriptor {
 			appsv1.SchemeGroupVersion.WithResource("deployments"),
 			appsv1.SchemeGroupVersion.WithResource("statefulsets"),
 		},
-	}, func(*controller.Config) config { return config{} }, build)
+	}, build)
 }
 
 // budgetResource is the resource of budgets in the memory of writes.
 var budgetResource = policyv1.Resource("poddisruptionbudgets")
-
-// config is empty: no part of the configuration changes what the controller does.
-type config struct{}
 
 type disruptionController struct {
 	controller.Env
@@ -98,7 +95,7 @@ type disruptionController struct {
 // ownWrite is the last status of a budget that was written: its version, and the version of the evictions in it.
 type ownWrite struct{ version, evictions string }
 
-func build(env controller.Env, _ config) (*disruptionController, error) {
+func build(env controller.Env) (*disruptionController, error) {
 	scales, err := env.Scales()
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -55,7 +56,7 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 func (c *disruptionController) account(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
 	// Read before the pods, or the version could be newer than they are. If pods are stored in another etcd than budgets,
 	// the comparison means nothing: evictions are then kept until they expire, or dropped as if the cache were never behind.
-	older := writes.IsOlder(c.podStore.LastStoreSyncResourceVersion(), c.evictionsAsOf(budget))
+	older := controller.IsOlder(c.podStore.LastStoreSyncResourceVersion(), c.evictionsAsOf(budget))
 	selected, err := c.selectedBy(budget)
 	if err != nil {
 		return err

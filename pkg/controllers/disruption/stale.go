@@ -2,7 +2,6 @@ package disruption
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
@@ -84,14 +82,5 @@ func unmarking(pod *corev1.Pod, now time.Time) ([]byte, error) {
 	mark.Reason, mark.Message = "", ""
 	mark.ObservedGeneration = pod.Generation
 	mark.LastTransitionTime = metav1.NewTime(now)
-	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
-	if err != nil {
-		return nil, err
-	}
-	unchanged := metav1.ObjectMeta{UID: pod.UID, ResourceVersion: pod.ResourceVersion}
-	after, err := json.Marshal(corev1.Pod{ObjectMeta: unchanged, Status: *status})
-	if err != nil {
-		return nil, err
-	}
-	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+	return pods.StatusPatch(pod, *status, metav1.ObjectMeta{UID: pod.UID, ResourceVersion: pod.ResourceVersion})
 }

@@ -208,7 +208,7 @@ func TestDescriptor(t *testing.T) {
 		d.ServiceAccount != "disruption-controller" || d.EventSource != "controllermanager" || len(d.Requires) != 6 {
 		t.Errorf("got %+v", d)
 	}
-	if d.Value(nil) != any(config{}) {
+	if d.Value(nil) != any(struct{}{}) {
 		t.Errorf("the value is %v", d.Value(nil))
 	}
 }

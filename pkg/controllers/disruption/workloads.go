@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -108,10 +109,7 @@ func controllersOf(selected []*corev1.Pod) (controllers []podController, unmanag
 			first[ref.UID] = podController{ref: ref, pod: pod.Name}
 		}
 	}
-	for _, c := range first {
-		controllers = append(controllers, c)
-	}
-	slices.SortFunc(controllers, func(a, b podController) int { return cmp.Compare(a.pod, b.pod) })
+	controllers = slices.SortedFunc(maps.Values(first), func(a, b podController) int { return cmp.Compare(a.pod, b.pod) })
 	slices.Sort(unmanaged)
 	return controllers, unmanaged
 }

@@ -181,7 +181,7 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 		c.serviceQueue.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
 		return nil
 	}
-	if !reconcile.Absent(err) {
+	if !controller.Absent(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
 	if seen != nil {
@@ -202,7 +202,7 @@ func (c *endpointsController) existing(ctx context.Context, key types.Namespaced
 	}
 	live, err := c.Client.CoreV1().Endpoints(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Endpoints %s: %w", key, err)
@@ -215,7 +215,7 @@ func (c *endpointsController) delete(ctx context.Context, seen *corev1.Endpoints
 		Preconditions: &metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion},
 	})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		c.serviceQueue.AddAfter(reconcile.KeyOf(seen), reconcile.RecheckAfter) // an admission webhook may say so, too
 	case apierrors.IsConflict(err):
 		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s/%s is behind: %w", seen.Namespace, seen.Name, err))

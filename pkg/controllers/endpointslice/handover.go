@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
@@ -69,7 +70,7 @@ func (c *endpointSliceController) unseen() (slicewrites.Unseen, error) {
 	}
 	names := make([]types.NamespacedName, len(services))
 	for i, service := range services {
-		names[i] = types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+		names[i] = reconcile.KeyOf(service)
 	}
 	return c.written.Unseen(names, c.slices)
 }

@@ -14,8 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // topologyKey is the only key of the topology loop.
@@ -96,7 +99,7 @@ func (c *endpointSliceController) examineNodes(ctx context.Context) ([]types.Nam
 	// Also those that seem to have hints: a reconcile under way may be about to remove them.
 	for _, service := range all {
 		if inTopologyMode(service) {
-			services = append(services, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+			services = append(services, reconcile.KeyOf(service))
 		}
 	}
 	return services, nil
@@ -127,10 +130,8 @@ func isControlPlane(node *corev1.Node) bool {
 func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status
-		}
+	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
+		return ready.Status
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/endpointslice/util"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/services/subsets"
 )
@@ -137,10 +138,7 @@ func keyOf(e *discoveryv1.Endpoint) endpointKey {
 	if !slices.IsSorted(addresses) {
 		addresses = slices.Sorted(slices.Values(addresses))
 	}
-	key := endpointKey{addresses: strings.Join(addresses, ",")}
-	if e.Hostname != nil {
-		key.hostname = *e.Hostname
-	}
+	key := endpointKey{addresses: strings.Join(addresses, ","), hostname: ptr.Deref(e.Hostname, "")}
 	if e.TargetRef != nil {
 		key.namespace, key.name = e.TargetRef.Namespace, e.TargetRef.Name
 	}

@@ -79,7 +79,7 @@ func (c *mirroringController) unseen(more []types.NamespacedName) (slicewrites.U
 	}
 	all := sets.New(more...)
 	for _, e := range endpoints {
-		all.Insert(types.NamespacedName{Namespace: e.Namespace, Name: e.Name})
+		all.Insert(reconcile.KeyOf(e))
 	}
 	return c.written.Unseen(all.UnsortedList(), c.slices)
 }

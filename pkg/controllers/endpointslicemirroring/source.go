@@ -11,7 +11,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // source reads the Endpoints and the Service of a name, from the caches or from the API server.
@@ -23,7 +23,7 @@ type source struct {
 // mirrored returns Endpoints that are to be mirrored, nil if there are none or they are not.
 func mirrored(id types.NamespacedName, from source) (*corev1.Endpoints, error) {
 	endpoints, err := from.endpoints(id)
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -33,7 +33,7 @@ func mirrored(id types.NamespacedName, from source) (*corev1.Endpoints, error) {
 		return nil, nil
 	}
 	service, err := from.service(id)
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *mirroringController) delete(
 	err = c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &slice.UID, ResourceVersion: &slice.ResourceVersion},
 	})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		c.queue.AddAfter(id, reconcile.RecheckAfter)
 		return true, nil
 	}

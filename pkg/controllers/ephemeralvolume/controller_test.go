@@ -24,6 +24,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const namespace = "ns"
@@ -80,10 +81,7 @@ type fixture struct {
 func begin(t testing.TB, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...)}
-	c, err := newController(f.Env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env, config{workers: 1}))(t)
 	f.c, f.Work, f.Kinds = c, c.reconcile, []runtime.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}}
 	f.CatchUp(t)
 	return f
@@ -359,10 +357,7 @@ func TestWhatIsQueued(t *testing.T) {
 // Pins EPHV-4, EPHV-6, EPHV-7 and EPHV-24.
 func TestAPodGetsItsClaimOnceAStrangersIsGone(t *testing.T) {
 	env := controllertest.New(t, pod(), claim("web-data", ofNobody))
-	c, err := newController(env.Env, config{workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 2}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "the pod was seen", func() bool { return c.loop.Inspect().Failed == 1 })
@@ -384,10 +379,7 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("the default is %+v", d.Value(cfg))
 	}
 	*cfg.Controllers.EphemeralVolume.ConcurrentSyncs = 9
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*volumeController).loop.Inspect(); s.Workers != 9 || s.Queue != "ephemeral_volume" {
 		t.Errorf("loop: %+v", s)
 	}

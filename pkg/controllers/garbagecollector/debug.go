@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -107,22 +108,14 @@ func (d *drawing) write(w io.Writer) {
 	if len(d.nodes) > 0 {
 		fmt.Fprintln(w, "  // Node definitions.")
 	}
-	nodes := make([]dotNode, 0, len(d.nodes))
-	for _, n := range d.nodes {
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b dotNode) int { return cmp.Compare(a.uid, b.uid) })
+	nodes := slices.SortedFunc(maps.Values(d.nodes), func(a, b dotNode) int { return cmp.Compare(a.uid, b.uid) })
 	for _, n := range nodes {
 		n.write(w)
 	}
 	if len(d.edges) > 0 {
 		fmt.Fprintln(w, "  // Edge definitions.")
 	}
-	edges := make([]dotEdge, 0, len(d.edges))
-	for e := range d.edges {
-		edges = append(edges, e)
-	}
-	slices.SortFunc(edges, func(a, b dotEdge) int {
+	edges := slices.SortedFunc(maps.Keys(d.edges), func(a, b dotEdge) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
 	})
 	for _, e := range edges {

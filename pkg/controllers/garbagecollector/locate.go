@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 var (
@@ -98,7 +98,7 @@ func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav
 	if err := l.unserved(err); err != nil {
 		return nil, err
 	}
-	if reconcile.Absent(err) || err == nil && object.UID != uid {
+	if controller.Absent(err) || err == nil && object.UID != uid {
 		return nil, nil
 	}
 	if err != nil {
@@ -118,5 +118,5 @@ func (l location) unserved(err error) error {
 // noSuchResource distinguishes a missing resource from a missing object. Both are NotFound
 // errors, but the former is not an answer of the resource's server.
 func noSuchResource(err error) bool {
-	return apierrors.IsNotFound(err) && !reconcile.Absent(err)
+	return apierrors.IsNotFound(err) && !controller.Absent(err)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -74,5 +75,5 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 	}
 	definition := resource.GroupResource().String()
 	_, err = c.Metadata.Resource(customresources.Definitions).Get(ctx, definition, metav1.GetOptions{})
-	return reconcile.Absent(err)
+	return controller.Absent(err)
 }

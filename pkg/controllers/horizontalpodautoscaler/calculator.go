@@ -3,6 +3,7 @@ package horizontalpodautoscaler
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 
@@ -125,7 +126,7 @@ func (g utilizationGoal) read(s samples) (reading, error) {
 		return reading{}, errNoRequests
 	}
 	// Whole percents: the ratio is that of what the status shows.
-	utilization := int32(min(max(fraction(used, 100, requested), math.MinInt32), math.MaxInt32))
+	utilization := saturate(fraction(used, 100, requested))
 	return reading{
 		ratio:       float64(utilization) / float64(g.percent),
 		average:     fraction(used, 1, big.NewInt(count)),
@@ -181,9 +182,7 @@ func opposed(a, b float64) bool { return a < 1 && b > 1 || a > 1 && b < 1 }
 // assume adds samples for the pods that have none or an unreliable one.
 func assume(known samples, groups podGroups, g goal, ratio float64) samples {
 	all := make(samples, len(known)+len(groups.missing)+len(groups.unready))
-	for pod, sample := range known {
-		all[pod] = sample
-	}
+	maps.Copy(all, known)
 	switch {
 	case ratio < 1:
 		for _, pod := range groups.missing {

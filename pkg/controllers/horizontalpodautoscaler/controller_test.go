@@ -25,6 +25,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins HPA-2, HPA-4, HPA-5, HPA-6, HPA-7, HPA-8 and HPA-9.
@@ -430,10 +431,7 @@ func TestScalesOfCustomResourcesAreReadAsJSON(t *testing.T) {
 	h.RESTConfig = &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
 		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf,
 	}}
-	c, err := newClients(h.Env.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newClients(h.Env.Env))(t)
 	h.serveScaleOfDeployments(t)
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
 	got, err := c.scales.Scales("ns").Update(t.Context(), schema.GroupResource{Group: "apps", Resource: "deployments"}, scale, metav1.UpdateOptions{})

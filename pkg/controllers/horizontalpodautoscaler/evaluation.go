@@ -14,6 +14,7 @@ import (
 	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 // errSpec marks errors that only a change of the spec of an autoscaler can fix.
@@ -40,20 +41,16 @@ type evaluation struct {
 func (c *autoscalerController) newEvaluation(
 	key cache.ObjectName, hpa *autoscalingv2.HorizontalPodAutoscaler, now time.Time,
 ) *evaluation {
-	e := &evaluation{
+	return &evaluation{
 		autoscalerController: c,
 		key:                  key,
 		hpa:                  hpa,
 		before:               hpa.Status.DeepCopy(),
 		now:                  now,
 		past:                 c.histories.of(key, hpa.UID),
-		min:                  1,
+		min:                  ptr.Deref(hpa.Spec.MinReplicas, 1),
 		action:               actionNone,
 	}
-	if hpa.Spec.MinReplicas != nil {
-		e.min = *hpa.Spec.MinReplicas
-	}
-	return e
 }
 
 // run scales the target to the size that its metrics require.

@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,10 +78,7 @@ func (s startup) distrusts(pod *corev1.Pod, sample sample, now time.Time) bool {
 
 // counted returns the samples without those of ignored and unready pods.
 func (g podGroups) counted(s samples) samples {
-	kept := make(samples, len(s))
-	for pod, sample := range s {
-		kept[pod] = sample
-	}
+	kept := maps.Clone(s)
 	for _, pod := range g.ignored {
 		delete(kept, pod)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
@@ -64,7 +64,7 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 		if first == nil {
 			first = err
 		}
-		absent = absent && reconcile.Absent(err)
+		absent = absent && controller.Absent(err)
 	}
 	if first == nil {
 		first = errors.New("unrecognized resource")

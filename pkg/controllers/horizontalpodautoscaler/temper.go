@@ -105,7 +105,7 @@ func bound(in tempering, stabilized int32) (int32, finding) {
 	return replicas, limit(stabilized, replicas, reason, message)
 }
 
-// saturate converts a number of replicas to int32, saturating on overflow.
+// saturate converts a number to int32, saturating on overflow.
 func saturate(n int64) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
 
 // ceiling rounds a number of replicas up. It returns zero for NaN.

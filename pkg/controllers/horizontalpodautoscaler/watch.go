@@ -12,10 +12,7 @@ import (
 // choose; a waiting key keeps its time.
 func (c *autoscalerController) watch(autoscalers cache.SharedIndexInformer) {
 	watch.ObjectsEvery(autoscalers, c.config.syncPeriod, watch.Funcs[*autoscalingv2.HorizontalPodAutoscaler]{
-		Add: func(_ reconcile.Lane, hpa *autoscalingv2.HorizontalPodAutoscaler) { c.enqueue(hpa) },
-		Update: func(_ reconcile.Lane, _, hpa *autoscalingv2.HorizontalPodAutoscaler) {
-			c.enqueue(hpa)
-		},
+		AddOrUpdate: func(_ reconcile.Lane, hpa *autoscalingv2.HorizontalPodAutoscaler) { c.enqueue(hpa) },
 		Delete: func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 			c.metrics.autoscalers.Set(float64(c.selectors.remove(cache.MetaObjectToName(hpa))))
 		},

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
@@ -37,7 +38,7 @@ func (c *jobController) manage(ctx context.Context, r *reconciliation) (action s
 func (c *jobController) endPods(ctx context.Context, r *reconciliation) (all bool, err error) {
 	errs := inBursts(ctx, len(r.active), func(ctx context.Context, i int) error {
 		err := c.podControl.Untracked.Delete(ctx, r.job, r.active[i])
-		if reconcile.Absent(err) {
+		if controller.Absent(err) {
 			return nil
 		}
 		return err
@@ -87,7 +88,7 @@ func (c *jobController) giveUp(ctx context.Context, r *reconciliation, pod *core
 		}
 	}
 	err = c.podControl.Untracked.Delete(ctx, r.job, pod)
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		err = nil
 	}
 	return true, err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -123,7 +124,7 @@ func (c *jobController) isWanted(ctx context.Context, pod *corev1.Pod, ref *meta
 		return wanted, nil
 	}
 	job, err := c.Client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil && !reconcile.Absent(err) {
+	if err != nil && !controller.Absent(err) {
 		return false, fmt.Errorf("reading job %s/%s: %w", pod.Namespace, ref.Name, err)
 	}
 	wanted := err == nil && job.UID == ref.UID && c.countsPods(job)

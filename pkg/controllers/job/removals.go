@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -90,7 +91,7 @@ func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], dou
 		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: removal.name})
 		isOld := r.clock.Since(removal.known) >= writes.Timeout
 		switch {
-		case pod == nil && !isOld && writes.IsOlder(r.version(), removal.version):
+		case pod == nil && !isOld && controller.IsOlder(r.version(), removal.version):
 			unseen.Insert(uid) // a list lacked the pod, and its next event may be older than the removal
 		case pod == nil || pod.UID != uid || !isTracked(pod):
 			delete(known, uid)

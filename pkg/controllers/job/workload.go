@@ -14,7 +14,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -96,7 +95,7 @@ func (c *jobController) unseenGang(ctx context.Context, r *reconciliation) (stri
 	}
 	workload, err := c.Client.SchedulingV1alpha2().Workloads(r.job.Namespace).Get(ctx, workloadName(r.job), metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("reading the Workload of Job %s: %w", r.key, err)

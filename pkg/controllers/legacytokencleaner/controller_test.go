@@ -20,6 +20,7 @@ import (
 	configuration "kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // tracking is the ConfigMap of an API server that records use since a day.
@@ -42,10 +43,7 @@ func pod(name, secret string) *corev1.Pod {
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cleaner) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newCleaner(env.Env, value(period))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCleaner(env.Env, value(period)))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -365,10 +363,7 @@ func TestTheNextInstanceBeginsWithAPass(t *testing.T) {
 		return err == nil
 	})
 	env.Succeed(nil)
-	next, err := newCleaner(env.Env, value(period))
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newCleaner(env.Env, value(period)))(t)
 	env.Start(t)
 	env.Run(t, next)
 	controllertest.Eventually(t, "the Secret is labelled", func() bool {

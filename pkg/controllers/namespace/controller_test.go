@@ -13,6 +13,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins NS-1, NS-2, NS-3, NS-6, NS-7, NS-8 and NS-18.
@@ -32,10 +33,7 @@ func TestDescriptor(t *testing.T) {
 	}
 	workers := int32(3)
 	cfg.Controllers.Namespace.ConcurrentSyncs = &workers
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if _, ok := c.(controller.Debuggable); ok {
 		t.Error("it serves pages for debugging")
 	}

@@ -11,6 +11,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // fixture is a controller with a namespace named ns that is being deleted.
@@ -45,10 +46,7 @@ func unstarted(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	f := &fixture{Env: env, store: newStore(), server: s}
 	env.Metadata, env.Env.Discovery = f.store, s
 	env.Informers.Core().V1().Pods().Informer() // as other controllers do
-	c, err := newController(env.Env, config{concurrentSyncs: 1, podsFirst: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1, podsFirst: true}))(t)
 	f.namespaceController = c
 	return f
 }

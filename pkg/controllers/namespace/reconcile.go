@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -63,7 +64,7 @@ func (c *namespaceController) unsettled(ns *corev1.Namespace) time.Duration {
 // read reads a namespace live. It returns nil if there is none.
 func (c *namespaceController) read(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

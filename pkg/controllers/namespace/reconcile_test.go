@@ -320,7 +320,7 @@ func TestANamespaceIsNotFinalizedWhileADeletionMayComeLate(t *testing.T) {
 				t.Fatal("reconcile hides the error")
 			}
 			f.store.clear(widgets)
-			f.namespaceFuncs().Delete(terminating())
+			f.memory.forget("ns")
 			f.memory.observe(terminating(), f.Clock.Now())
 			f.Env.Succession.Leave(f.HandOver())
 			f.late = newLateDeletions()

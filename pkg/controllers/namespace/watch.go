@@ -13,15 +13,10 @@ import (
 
 // watch enqueues namespaces that are being deleted.
 func (c *namespaceController) watch(namespaces cache.SharedIndexInformer) {
-	watch.Objects(namespaces, c.namespaceFuncs())
-}
-
-func (c *namespaceController) namespaceFuncs() watch.Funcs[*corev1.Namespace] {
-	return watch.Funcs[*corev1.Namespace]{
-		Add:    c.observe,
-		Update: func(lane reconcile.Lane, _, ns *corev1.Namespace) { c.observe(lane, ns) },
-		Delete: func(ns *corev1.Namespace) { c.memory.forget(ns.Name) },
-	}
+	watch.Objects(namespaces, watch.Funcs[*corev1.Namespace]{
+		AddOrUpdate: c.observe,
+		Delete:      func(ns *corev1.Namespace) { c.memory.forget(ns.Name) },
+	})
 }
 
 // watchPods enqueues a namespace when the last of the pods is gone that its sweep has left.

@@ -21,9 +21,9 @@ func TestReplayedNamespacesWaitBehindThoseThatAreDeletedNow(t *testing.T) {
 	active := now.DeepCopy()
 	active.DeletionTimestamp = nil
 
-	f.namespaceFuncs().Add(reconcile.Backlog, terminating())
-	f.namespaceFuncs().Add(reconcile.Backlog, active)
-	f.namespaceFuncs().Update(reconcile.Fresh, active, now)
+	f.observe(reconcile.Backlog, terminating())
+	f.observe(reconcile.Backlog, active)
+	f.observe(reconcile.Fresh, now)
 	queued.Want(t, "backlog ns in 5s", "b in 5s")
 }
 

@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/test/must"
 )
 
 func set(t testing.TB, cluster string, bits int) *blockSet {
 	t.Helper()
-	s, err := newBlockSet(netip.MustParsePrefix(cluster), bits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newBlockSet(netip.MustParsePrefix(cluster), bits))(t)
 	return s
 }
 

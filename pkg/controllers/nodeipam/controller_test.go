@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins IPAM-1, IPAM-3 and IPAM-15.
@@ -30,10 +31,7 @@ func TestDescriptor(t *testing.T) {
 	if c, err := newController(env.Env, config{}); c != nil || err != nil {
 		t.Errorf("without ranges: %v, %v", c, err)
 	}
-	c, err := newController(env.Env, single)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, single))(t)
 	if s := c.loop.Inspect(); s.Queue != "cidrallocator_node" || s.Workers != 30 {
 		t.Errorf("queue %s with %d workers", s.Queue, s.Workers)
 	}
@@ -42,10 +40,7 @@ func TestDescriptor(t *testing.T) {
 // Pins IPAM-3 and MGR-132.
 func TestDashboardsSeeWhetherItRuns(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, single)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, single))(t)
 	shows := func(number string) bool {
 		return slices.Equal(env.Series(t, "running_managed_controllers"), []string{"manager=kube-controller-manager name=nodeipam " + number})
 	}
@@ -192,10 +187,7 @@ func inACluster(t *testing.T, count int) (*controllertest.Env, *ipamController) 
 		nodes = append(nodes, node(fmt.Sprint("node-", i)))
 	}
 	env := controllertest.New(t, nodes...)
-	c, err := newController(env.Env, large)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, large))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -262,10 +254,7 @@ func TestAnInstanceIsReplacedInTheMiddleOfABurst(t *testing.T) {
 			env.Fake.Lock()
 			executed = -count
 			env.Fake.Unlock()
-			second, err := newController(env.Env, large)
-			if err != nil {
-				t.Fatal(err)
-			}
+			second := must.Get(newController(env.Env, large))(t)
 			env.Run(t, second)
 			controllertest.Eventually(t, "the caches show that all nodes have ranges", func() bool { return cachedWithRanges(t, second) == count })
 			wantDistinct(t, env)

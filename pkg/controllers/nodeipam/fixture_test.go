@@ -13,6 +13,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var at = controllertest.Epoch
@@ -68,10 +69,7 @@ func newWorld(t testing.TB, cfg config, nodes ...*corev1.Node) *world {
 
 func (w *world) build(t testing.TB, cfg config) {
 	t.Helper()
-	c, err := newController(w.Env.Env, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(w.Env.Env, cfg))(t)
 	w.ipamController = c
 }
 
@@ -115,21 +113,9 @@ func (w *world) vanish(t testing.TB, n *corev1.Node) {
 func (w *world) lack(t testing.TB, n *corev1.Node) {
 	t.Helper()
 	w.Uncache(t, n)
-	var nodes recorder
+	var nodes controllertest.Captured
 	w.watch(&nodes)
-	nodes.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: n.Name, Obj: n})
-}
-
-// recorder is an informer that keeps the handler it was given.
-type recorder struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-// AddEventHandler implements cache.SharedInformer.
-func (r *recorder) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	r.handler = h
-	return nil, nil
+	nodes.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: n.Name, Obj: n})
 }
 
 // allot reconciles a node and returns the podCIDRs that the API server has of it.

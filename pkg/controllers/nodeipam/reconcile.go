@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -68,7 +69,7 @@ func (c *ipamController) forget(ctx context.Context, name string, cached types.U
 	switch {
 	case err == nil:
 		lives = node.UID
-	case !reconcile.Absent(err):
+	case !controller.Absent(err):
 		return fmt.Errorf("checking whether node %s exists: %w", name, err)
 	}
 	for _, who := range unshown {

@@ -19,6 +19,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins NLC-1, NLC-2, NLC-6, NLC-13, NLC-16, NLC-23, NLC-24, NLC-25, NLC-93 and NLC-96.
@@ -43,10 +44,7 @@ func TestDescriptor(t *testing.T) {
 		t.Errorf("by default it reads %+v", d.Value(cfg))
 	}
 	env := controllertest.New(t)
-	c, err := d.New(env.Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(env.Env, d.Value(cfg)))(t)
 	built := c.(*lifecycleController)
 	for queue, workers := range map[string]int{"node_lifecycle_controller": 8, "node_lifecycle_controller_pods": 4, "node_lifecycle_controller_not_ready": 8} {
 		found := false
@@ -87,10 +85,7 @@ func TestValueHasEverySetting(t *testing.T) {
 func captured(t testing.TB) (c *lifecycleController, nodes, pods, leases *controllertest.Captured) {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(newController(env.Env, settings))(t)
 	core := env.Informers.Core().V1()
 	pods = &controllertest.Captured{SharedIndexInformer: core.Pods().Informer()}
 	leases = &controllertest.Captured{SharedIndexInformer: env.Informers.Coordination().V1().Leases().Informer()}
@@ -157,10 +152,7 @@ func TestRun(t *testing.T) {
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "other"}},
 	}
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, settings))(t)
 	env.Start(t)
 	env.Run(t, c)
 	leases := env.Fake.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -199,10 +191,7 @@ func TestRun(t *testing.T) {
 func TestManyNodesAreRetriedSoon(t *testing.T) {
 	const many = 1_000
 	env := controllertest.New(t)
-	c, err := newController(env.Env, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, settings))(t)
 	loops := []*reconcile.Loop[string]{c.nodeLoop, c.markLoop}
 	for _, loop := range loops {
 		for i := range many {

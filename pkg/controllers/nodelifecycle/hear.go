@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // requestTimeout limits how long a pass waits for the API server: once to check its own view, and once for
@@ -57,7 +56,7 @@ func (c *lifecycleController) recheckSilent() []string {
 // ask reads a node to check that the API server is reachable.
 func (c *lifecycleController) ask(ctx context.Context, name string, now time.Time) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !reconcile.Absent(err) {
+	if err != nil && !controller.Absent(err) {
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
 	c.cluster.reached(now)

@@ -16,6 +16,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // fallSilent has the controller know that the node n, which is ready, is shown as silent, and its pods to be marked.
@@ -248,10 +249,7 @@ func TestAPatchDoesNotProveThatANodeIsGone(t *testing.T) {
 					}
 					return times == 1
 				})
-				c, err := newController(env.Env, settings)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(newController(env.Env, settings))(t)
 				env.Start(t)
 				env.Run(t, c)
 				controllertest.Eventually(t, "the patch is refused", func() bool {

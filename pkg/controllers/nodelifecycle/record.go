@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
+	nodeutil "k8s.io/component-helpers/node/util"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -93,7 +95,7 @@ func (r *record) isBehind(cached *corev1.Node, now time.Time) bool {
 }
 
 // isOlder returns false if the versions cannot be compared.
-func isOlder(a, b *corev1.Node) bool { return writes.IsOlder(a.ResourceVersion, b.ResourceVersion) }
+func isOlder(a, b *corev1.Node) bool { return controller.IsOlder(a.ResourceVersion, b.ResourceVersion) }
 
 // renew notes a renewal that the Lease of the node shows, if it is a new one. The Lease may be nil. A kubelet whose
 // clock was set back renews to a time before the last one: that is a renewal if the Lease is newer.
@@ -101,7 +103,7 @@ func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 	if lease == nil || lease.Spec.RenewTime == nil || r.renewed.Equal(lease.Spec.RenewTime) {
 		return
 	}
-	if lease.Spec.RenewTime.Before(&r.renewed) && !writes.IsOlder(r.leaseVersion, lease.ResourceVersion) {
+	if lease.Spec.RenewTime.Before(&r.renewed) && !controller.IsOlder(r.leaseVersion, lease.ResourceVersion) {
 		return
 	}
 	r.renewed, r.leaseVersion, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
@@ -136,10 +138,6 @@ func (c config) graceOf(r *record) time.Duration {
 
 // conditionOf returns a condition of a node, nil if it has none of the type.
 func conditionOf(node *corev1.Node, is corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == is {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	_, condition := nodeutil.GetNodeCondition(&node.Status, is)
+	return condition
 }

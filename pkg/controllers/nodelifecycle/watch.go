@@ -13,9 +13,8 @@ import (
 // bound to a node that is not ready.
 func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInformer) {
 	watch.Objects(nodes, watch.Funcs[*corev1.Node]{
-		Add:    c.shown,
-		Update: func(lane reconcile.Lane, _, node *corev1.Node) { c.shown(lane, node) },
-		Delete: c.cluster.delete,
+		AddOrUpdate: c.shown,
+		Delete:      c.cluster.delete,
 	})
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
 		UpdateIf: func(old, pod *corev1.Pod) bool {
@@ -29,8 +28,7 @@ func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInforme
 		Update: func(_ reconcile.Lane, _, pod *corev1.Pod) { c.bound(pod) },
 	})
 	watch.ObjectsEvery(leases, 0, watch.Funcs[*coordinationv1.Lease]{
-		Add:    c.renewed,
-		Update: func(lane reconcile.Lane, _, lease *coordinationv1.Lease) { c.renewed(lane, lease) },
+		AddOrUpdate: c.renewed,
 	})
 }
 

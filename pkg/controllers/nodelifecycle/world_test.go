@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/runtime/informers/informerstest"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var at = controllertest.Epoch
@@ -67,10 +68,7 @@ func newWorld(t testing.TB, cfg config, objects ...runtime.Object) *world {
 
 func (w *world) build(t testing.TB, cfg config, objects ...runtime.Object) {
 	t.Helper()
-	c, err := newController(w.Env.Env, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(w.Env.Env, cfg))(t)
 	// Leases are read live through informers of their own. The start of those that the handlers are at would show nodes
 	// at any time.
 	c.Informers = informerstest.NewScopeWithMetadata(t, c.Client, c.Metadata)

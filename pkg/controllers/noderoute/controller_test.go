@@ -14,6 +14,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 func configWith(edit func(*v1beta1.KubeControllerManagerConfiguration)) config {
@@ -113,9 +114,6 @@ func TestRoundsBeginAsTheGateSays(t *testing.T) {
 // Pins ROUTE-1 and CLOUD-17.
 func TestProviderWithoutRoutesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeWith("waiting", "10.244.1.0/24"))
-	c, err := newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = fakecloud.Lacking }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = fakecloud.Lacking })))(t)
 	env.WantIdleFor(t, c, "the cloud provider does not support routes")
 }

@@ -26,24 +26,21 @@ var resource = certificatesv1beta1.SchemeGroupVersion.WithResource("podcertifica
 
 // Descriptor describes podcertificaterequest-cleaner-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "podcertificaterequest-cleaner-controller",
 		ServiceAccount: "podcertificaterequestcleaner",
 		Requires:       []schema.GroupVersionResource{resource},
 		Partial:        []schema.GroupVersionResource{resource},
 		Gate:           gates.PodCertificateRequest,
-	}, func(*controller.Config) config { return config{} }, newCleaner)
+	}, newCleaner)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type cleaner struct {
 	controller.Env
 	requests cache.GenericLister
 }
 
-func newCleaner(env controller.Env, _ config) (*cleaner, error) {
+func newCleaner(env controller.Env) (*cleaner, error) {
 	return &cleaner{Env: env, requests: env.Informers.MetadataFor(resource).Lister()}, nil
 }
 

@@ -59,7 +59,7 @@ func TestIsDue(t *testing.T) {
 func start(t *testing.T, requests ...*metav1.PartialObjectMetadata) (*controllertest.Env, *cleaner) {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newCleaner(env.Env, config{})
+	c, err := newCleaner(env.Env)
 	must.Succeed(t, err)
 	for _, r := range requests {
 		must.Succeed(t, env.Informers.MetadataFor(resource).Informer().GetIndexer().Add(r))

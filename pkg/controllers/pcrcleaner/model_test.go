@@ -65,7 +65,7 @@ func (m *model) run() {
 	}
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
 		env.Clock = m.wall
-		c := must.Get(newCleaner(env, config{}))(m.t)
+		c := must.Get(newCleaner(env))(m.t)
 		passes := simulation.NewPasses(m.World, 0, passPeriod, func(ctx context.Context) { c.pass(ctx, ctx) })
 		return simulation.Instance{Runners: []simulation.Runner{passes}}
 	}

@@ -2,13 +2,11 @@ package podgc
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -84,7 +82,7 @@ func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) err
 
 // fail sets the phase of a pod that no kubelet will finish to Failed.
 func (gc *podGC) fail(ctx context.Context, pod *corev1.Pod, reason string) error {
-	patch, err := statusPatch(pod, failedStatus(pod, reason, gc.Clock.Now()))
+	patch, err := pods.StatusPatch(pod, failedStatus(pod, reason, gc.Clock.Now()), metav1.ObjectMeta{UID: pod.UID})
 	if err != nil {
 		return err
 	}
@@ -126,18 +124,4 @@ func setCondition(status *corev1.PodStatus, condition corev1.PodCondition) {
 		return
 	}
 	status.Conditions = append(status.Conditions, condition)
-}
-
-// statusPatch returns the strategic merge patch from the status of a pod to another one, with
-// the UID of the pod as a precondition.
-func statusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
-	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
-	if err != nil {
-		return nil, err
-	}
-	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}, Status: status})
-	if err != nil {
-		return nil, err
-	}
-	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }

@@ -21,7 +21,9 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins PODGC-13.
@@ -64,7 +66,7 @@ func TestFailedStatus(t *testing.T) {
 // Pins PODGC-13.
 func TestStatusPatchNamesThePodAndChangesItsStatusOnly(t *testing.T) {
 	p := pod("p")
-	patch, err := statusPatch(p, failedStatus(p, reasonUnscheduled, start))
+	patch, err := pods.StatusPatch(p, failedStatus(p, reasonUnscheduled, start), metav1.ObjectMeta{UID: p.UID})
 	if want := `{"metadata":{"uid":"uid-of-pod"},"status":{"observedGeneration":3,"phase":"Failed"}}`; err != nil || string(patch) != want {
 		t.Errorf("got %s, %v", patch, err)
 	}
@@ -125,10 +127,7 @@ pod_gc_collector_force_delete_pods_total{namespace="ns",reason="unscheduled"} 1
 // The cache may still show a pod whose name belongs to another one, such as that of a StatefulSet. Pins PODGC-32.
 func TestAPodThatTookTheNameIsKept(t *testing.T) {
 	env := controllertest.New(t, pod("web-0", uid("b")))
-	gc, err := newController(env.Env, config{threshold: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gc := must.Get(newController(env.Env, config{threshold: 1}))(t)
 	env.Cache(t, node("node", corev1.ConditionTrue), pod("young", phase(corev1.PodSucceeded)), pod("web-0", uid("a"), phase(corev1.PodFailed), age(time.Hour)))
 	env.Intercept("delete pods web-0", func(action clienttesting.Action) error {
 		p := action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions

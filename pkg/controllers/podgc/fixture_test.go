@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -21,10 +22,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func fixture(t testing.TB, threshold int, objects ...runtime.Object) (*controllertest.Env, *podGC) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	gc, err := newController(env.Env, config{threshold: threshold})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gc := must.Get(newController(env.Env, config{threshold: threshold}))(t)
 	env.Start(t)
 	if err := gc.begin(env.Context()); err != nil {
 		t.Fatal(err)
@@ -56,10 +54,7 @@ func after(t *testing.T, env *controllertest.Env, left any, d time.Duration) []s
 	t.Helper()
 	env.Clock.Step(d)
 	env.Succeed(left)
-	successor, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(env.Env, config{}))(t)
 	if err := successor.begin(env.Context()); err != nil {
 		t.Fatal(err)
 	}

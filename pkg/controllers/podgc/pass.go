@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // passPeriod is the time between the end of a pass and the next one.
@@ -112,7 +112,7 @@ func (gc *podGC) isGone(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	_, err := gc.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return true, nil
 	}
 	return false, err

@@ -21,6 +21,7 @@ import (
 
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestPass(t *testing.T) {
@@ -128,10 +129,7 @@ func TestPassesBeginWithCompleteCaches(t *testing.T) {
 				refused.Store(true)
 				return !allowed.Load(), nil, errors.New("not yet")
 			})
-			gc, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			gc := must.Get(newController(env.Env, config{}))(t)
 			env.Informers.StartWithContext(env.Context())
 			env.Run(t, gc)
 			controllertest.Eventually(t, "the list has failed", refused.Load)

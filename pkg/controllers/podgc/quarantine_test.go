@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins PODGC-30.
@@ -226,10 +227,7 @@ func TestWithoutAHandoverOnlyOrphansAreDeletedLater(t *testing.T) {
 	pass(env, gc)
 	env.Clock.Step(quarantinePeriod - time.Second)
 	env.Succeed(nil)
-	successor, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(env.Env, config{}))(t)
 	if err := successor.begin(env.Context()); err != nil {
 		t.Fatal(err)
 	}

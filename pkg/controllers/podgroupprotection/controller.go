@@ -43,7 +43,7 @@ const (
 
 // Descriptor describes podgroup-protection-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "podgroup-protection-controller",
 		ServiceAccount: "podgroup-protection-controller",
 		Gate:           gates.GenericWorkload,
@@ -51,11 +51,8 @@ func Descriptor() controller.Descriptor {
 			schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups"),
 			corev1.SchemeGroupVersion.WithResource("pods"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 type protectionController struct {
 	controller.Env
@@ -66,7 +63,7 @@ type protectionController struct {
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
-func newController(env controller.Env, _ config) (*protectionController, error) {
+func newController(env controller.Env) (*protectionController, error) {
 	groups, pods := env.Informers.Scheduling().V1alpha2().PodGroups(), env.Informers.Core().V1().Pods().Informer()
 	index.Ensure(pods, activePodsIndex, activeGroupOf)
 	c := &protectionController{

@@ -21,6 +21,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var key = types.NamespacedName{Namespace: "ns", Name: "group"}
@@ -56,10 +57,7 @@ func phase(is corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { 
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *protectionController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -264,7 +262,7 @@ func TestDescriptor(t *testing.T) {
 	if podGroups := schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups"); !slices.Contains(d.Requires, podGroups) {
 		t.Errorf("it needs %v", d.Requires)
 	}
-	if d.Value(nil) != any(config{}) {
+	if d.Value(nil) != any(struct{}{}) {
 		t.Errorf("the value is %v", d.Value(nil))
 	}
 	cfg := v1beta1.NewDefault()
@@ -275,10 +273,7 @@ func TestDescriptor(t *testing.T) {
 	if on, _ := d.Enabled(cfg); !on {
 		t.Error("with its gate it is disabled")
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*protectionController).loop.Inspect(); s.Workers != 1 || s.Queue != "podgroupprotection" {
 		t.Errorf("loop: %+v", s)
 	}

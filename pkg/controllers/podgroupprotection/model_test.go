@@ -89,7 +89,7 @@ func TestWhateverHappensNoGroupGoesBeforeItsPods(t *testing.T) {
 func (m *model) run() {
 	kubelet := simulation.Kubelet{World: m.World, Unready: 2}
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
-		c := must.Get(newController(env, config{}))(m.t)
+		c := must.Get(newController(env))(m.t)
 		queue := simulation.NewQueue(m.World, c.reconcile)
 		queue.AnyOrder = true
 		c.queue = queue

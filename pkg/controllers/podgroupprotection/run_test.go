@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins PGP-8.
@@ -27,10 +28,7 @@ func TestItWaitsForBothCaches(t *testing.T) {
 	for _, resource := range []string{"podgroups", "pods"} {
 		t.Run(resource, func(t *testing.T) {
 			env := controllertest.New(t)
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.WantWaitsFor(t, c, resource)
 		})
 	}
@@ -129,10 +127,7 @@ func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
 	env.AwaitIdle(t)
 	stop()
 	env.Succeed(nil)
-	next, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	controllertest.Eventually(t, "the group is queued", func() bool { return next.loop.Inspect().Backlog == 1 })
 	env.Run(t, next)

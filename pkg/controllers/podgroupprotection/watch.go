@@ -13,8 +13,7 @@ import (
 
 func (c *protectionController) watch(groups, pods cache.SharedIndexInformer) {
 	watch.Objects(groups, watch.Funcs[*schedulingv1alpha2.PodGroup]{
-		Add:    c.groupSeen,
-		Update: func(lane reconcile.Lane, _, group *schedulingv1alpha2.PodGroup) { c.groupSeen(lane, group) },
+		AddOrUpdate: c.groupSeen,
 	})
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
 		Only:   func(pod *corev1.Pod) bool { return index.GroupOf(pod) != "" },
@@ -26,7 +25,7 @@ func (c *protectionController) watch(groups, pods cache.SharedIndexInformer) {
 
 func (c *protectionController) groupSeen(lane reconcile.Lane, group *schedulingv1alpha2.PodGroup) {
 	if finalizer.Blocks(group) {
-		c.queue.Enqueue(lane, types.NamespacedName{Namespace: group.Namespace, Name: group.Name})
+		c.queue.Enqueue(lane, reconcile.KeyOf(group))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // candidates indexes volumes by what a claim requests, so that looking for a volume does not visit
@@ -191,10 +192,7 @@ func byCapacity(a, b *corev1.PersistentVolume) int {
 
 // volumeModeOf returns a volume mode. Old API servers leave it out.
 func volumeModeOf(mode *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
-	if mode == nil {
-		return corev1.PersistentVolumeFilesystem
-	}
-	return *mode
+	return ptr.Deref(mode, corev1.PersistentVolumeFilesystem)
 }
 
 // claimKeyOf returns the key of the claim that the claimRef of a volume names.

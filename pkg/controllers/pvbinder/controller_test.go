@@ -66,10 +66,7 @@ func TestTheAttemptsOfARecyclerAreNoSetting(t *testing.T) {
 
 // Pins PVB-43, PVB-93, PVB-111 and PVB-126.
 func TestQueues(t *testing.T) {
-	c, err := newController(controllertest.New(t).Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(controllertest.New(t).Env, defaults()))(t)
 	if s := c.claimLoop.Inspect(); s.Queue != "claims" || s.Workers != 5 {
 		t.Errorf("claims: %+v", s)
 	}
@@ -85,10 +82,7 @@ func TestRun(t *testing.T) {
 	env := controllertest.New(t, aVolume("volume"), aClaim())
 	env.CompleteWrites("persistentvolumes", "persistentvolumeclaims")
 	env.CheckWrites("persistentvolumes", "persistentvolumeclaims")
-	c, err := newController(env.Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, defaults()))(t)
 	env.Start(t)
 	env.Run(t, c)
 	claimIs := func(phase corev1.PersistentVolumeClaimPhase) {
@@ -116,10 +110,7 @@ func TestAClassThatIsCreatedLater(t *testing.T) {
 	env := controllertest.New(t, aClaim(claimClass(nil)))
 	env.CompleteWrites("persistentvolumeclaims")
 	env.CheckWrites("persistentvolumeclaims")
-	c, err := newController(env.Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, defaults()))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "it was looked at", func() bool { return c.claimLoop.Inspect().Reconciled > 0 })
@@ -135,10 +126,7 @@ func TestAClassThatIsCreatedLater(t *testing.T) {
 func TestAVolumeIsNotReleasedWhileTheNamespaceOfItsClaimIsPaused(t *testing.T) {
 	env := controllertest.New(t, aVolume("volume"), aClaim())
 	env.CompleteWrites("persistentvolumes", "persistentvolumeclaims")
-	c, err := newController(env.Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, defaults()))(t)
 	env.Start(t)
 	env.Run(t, c)
 	phase := func() corev1.PersistentVolumePhase {

@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var errConflict = apierrors.NewConflict(corev1.Resource("persistentvolumes"), "volume", nil)
@@ -39,10 +40,7 @@ func beginWith(t testing.TB, cfg config, objects ...runtime.Object) *fixture {
 	env := controllertest.New(t, objects...)
 	env.CompleteWrites("persistentvolumes", "persistentvolumeclaims", "pods")
 	env.CheckWrites("persistentvolumes", "persistentvolumeclaims")
-	c, err := newController(env.Env, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, cfg))(t)
 	return wired(t, env, c)
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/volumes/operations"
 )
 
@@ -40,7 +40,7 @@ func (c *binderController) provisionInTree(
 		}
 	}
 	_, err := c.Client.CoreV1().PersistentVolumes().Get(working, volumeNameFor(claim), metav1.GetOptions{})
-	if !reconcile.Absent(err) {
+	if !controller.Absent(err) {
 		return err // nil if it has been made
 	}
 	node, err := c.mayProvision(plugin, claim, class)
@@ -134,7 +134,7 @@ func (c *binderController) undo(ctx context.Context, plugin provisioner, v *core
 		return errNotDeletable
 	}
 	_, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return of.Delete(ctx, v)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -69,7 +70,7 @@ func (c *binderController) liveClaim(
 ) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("checking whether claim %s/%s exists: %w", ref.Namespace, ref.Name, err)

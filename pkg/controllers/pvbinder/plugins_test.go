@@ -19,10 +19,7 @@ import (
 // builtIn are the plugins that the controller has.
 func builtIn(t *testing.T) plugins {
 	t.Helper()
-	c, err := newController(controllertest.New(t).Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(controllertest.New(t).Env, defaults()))(t)
 	return c.plugins
 }
 

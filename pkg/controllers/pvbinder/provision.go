@@ -3,10 +3,12 @@ package pvbinder
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // provision starts the operation that provisions a volume for a claim. The claim is bound once the volume
@@ -95,13 +97,11 @@ func volumeFor(
 	v := &corev1.PersistentVolume{}
 	v.Name = volumeNameFor(claim)
 	v.Annotations = map[string]string{volume.AnnBoundByController: "yes", volume.AnnDynamicallyProvisioned: plugin}
-	for key, value := range made.Annotations {
-		v.Annotations[key] = value
-	}
+	maps.Copy(v.Annotations, made.Annotations)
 	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	v.Spec = corev1.PersistentVolumeSpec{
 		PersistentVolumeSource:        made.Source,
-		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		PersistentVolumeReclaimPolicy: ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
 		AccessModes:                   claim.Spec.AccessModes,
 		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: requested},
 		ClaimRef:                      ref,
@@ -109,9 +109,6 @@ func volumeFor(
 	}
 	if len(v.Spec.AccessModes) == 0 {
 		v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	}
-	if class.ReclaimPolicy != nil {
-		v.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
 	}
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		v.Finalizers = []string{volume.PVDeletionInTreeProtectionFinalizer}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
 
@@ -116,7 +116,7 @@ func (c *binderController) liveReleased(
 ) (*corev1.PersistentVolume, error) {
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading volume %s: %w", v.Name, err)

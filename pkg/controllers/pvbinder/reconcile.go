@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
@@ -83,7 +84,7 @@ func (c *binderController) confirm(ctx context.Context, claim *corev1.Persistent
 		return nil
 	}
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	missing := reconcile.Absent(err)
+	missing := controller.Absent(err)
 	switch {
 	case err != nil && !missing:
 		return fmt.Errorf("checking whether volume %s of claim %s exists: %w", claim.Spec.VolumeName, keyOf(claim), err)

@@ -51,10 +51,7 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 	succeed := func(t *testing.T, f *fixture, left handover) *fixture {
 		t.Helper()
 		f.Succeed(left)
-		c, err := newController(f.Env.Env, defaults())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(f.Env.Env, defaults()))(t)
 		next := wired(t, f.Env, c)
 		c.takeOver()
 		return next
@@ -406,10 +403,7 @@ func TestTimesOfWhatIsGoneAreNotHandedOver(t *testing.T) {
 		f.c.timings.begin(operationProvision, object, "plugin")
 	}
 	f.Succeed(f.c.HandOver())
-	c, err := newController(f.Env.Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env, defaults()))(t)
 	next := wired(t, f.Env, c)
 	c.takeOver()
 	left := next.c.timings.copied()
@@ -426,10 +420,7 @@ func TestFailuresAreHandedOver(t *testing.T) {
 	f.mustSync(t, f.syncVolume)
 	f.Clock.Step(time.Millisecond)
 	f.Succeed(f.c.HandOver())
-	c, err := newController(f.Env.Env, defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env, defaults()))(t)
 	next := wired(t, f.Env, c)
 	c.takeOver()
 	f.mustSync(t, next.syncVolume)

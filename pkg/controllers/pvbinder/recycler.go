@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
@@ -148,7 +147,7 @@ func (c *binderController) goesOn(
 	}
 	live, err := c.Client.CoreV1().Pods(left.namespace).Get(ctx, left.name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading recycler pod %s: %w", keyOf(pod), err)
@@ -220,7 +219,7 @@ func (c *binderController) deleteOldPod(
 ) error {
 	live, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return nil
 	case err != nil:
 		return err
@@ -254,7 +253,7 @@ func (c *binderController) endPod(ctx context.Context, pod recyclerPod) error {
 func (c *binderController) deletePod(ctx context.Context, pod recyclerPod, grace *int64) error {
 	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name,
 		metav1.DeleteOptions{GracePeriodSeconds: grace, Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
-	if reconcile.Absent(err) || apierrors.IsConflict(err) {
+	if controller.Absent(err) || apierrors.IsConflict(err) {
 		return nil // it is gone
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -157,7 +158,7 @@ func (s *store[T]) hasExpired(e entry[T]) bool { return s.clock.Since(e.written)
 
 // isOlder returns false if the versions cannot be compared: the cache then counts.
 func isOlder(object, than metav1.Object) bool {
-	return writes.IsOlder(object.GetResourceVersion(), than.GetResourceVersion())
+	return controller.IsOlder(object.GetResourceVersion(), than.GetResourceVersion())
 }
 
 // keyOf returns the key of an object in a store, as in listers.

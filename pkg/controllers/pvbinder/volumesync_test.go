@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestWhatIsDoneForAVolume(t *testing.T) {
@@ -270,38 +271,27 @@ func BenchmarkSettledPair(b *testing.B) {
 	f.WantRequests(b)
 }
 
-// captured is an informer that keeps its handler.
-type captured struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.handler = h
-	return nil, nil
-}
-
 // Pins PVB-123, PVB-107 and PVB-30.
 func TestAReplacementIsADeletionAndACreation(t *testing.T) {
 	f := begin(t)
-	volumes, claims := &captured{}, &captured{}
+	volumes, claims := &controllertest.Captured{}, &controllertest.Captured{}
 	f.c.watch(volumes, claims)
 	first, second := aVolume("volume", claimedBy(claimUID)), aVolume("volume", func(v *pv) { v.UID, v.ResourceVersion = "second", "9" })
 	f.c.timings.begin(operationDelete, first.UID, "plugin")
-	volumes.handler.OnUpdate(first, second)
+	volumes.Handler.OnUpdate(first, second)
 	f.volumes.Want(t, "volume")
 	f.claims.Want(t, "claim")
 	wantSeries(t, f, "volume_operation_total_seconds", "operation_name=delete plugin_name=plugin 1")
 
 	bound := aClaim(naming("volume"))
 	f.c.timings.begin(operationProvision, bound.UID, "plugin")
-	claims.handler.OnUpdate(bound, aClaim(recreatedClaim, func(c *pvc) { c.ResourceVersion = "9" }))
+	claims.Handler.OnUpdate(bound, aClaim(recreatedClaim, func(c *pvc) { c.ResourceVersion = "9" }))
 	f.volumes.Want(t, "volume")
 	f.claims.Want(t, "claim")
 	if left := f.c.timings.copied(); len(left) != 0 {
 		t.Errorf("there are %v", left)
 	}
-	volumes.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "volume", Obj: second})
+	volumes.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "volume", Obj: second})
 	if f.c.volumes.get("volume") != nil {
 		t.Error("a volume whose deletion was missed is still there")
 	}

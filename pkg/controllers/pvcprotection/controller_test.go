@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -300,10 +301,7 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 	env := controllertest.New(t, claim("claim", deleted))
 	env.RefuseIf("update persistentvolumeclaims", apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "claim", nil), func(n int) bool { return n <= 2 })
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	env.Run(t, c)
@@ -320,10 +318,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 // However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PVCP-46.
 func TestAClaimWhosePodTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env := controllertest.New(t, claim("claim", deleted))
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{}))(t)
 	env.Start(t)
 	var asked atomic.Int32
 	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -353,10 +348,7 @@ func TestDescriptor(t *testing.T) {
 	if d.Value(cfg) == before {
 		t.Error("its gate does not restart it")
 	}
-	c, err := d.New(controllertest.New(t).Env, before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, before))(t)
 	if s := c.(*protectionController).loop.Inspect(); s.Workers != 1 || s.Queue != "pvcprotection" {
 		t.Errorf("loop: %+v", s)
 	}

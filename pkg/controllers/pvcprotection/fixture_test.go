@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -92,10 +93,7 @@ func begin(t testing.TB, config config, objects ...runtime.Object) *fixture {
 // build creates an instance of the controller on the existing caches.
 func (f *fixture) build(t testing.TB, config config) {
 	t.Helper()
-	c, err := newController(f.Env.Env, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env, config))(t)
 	f.c, f.Work = c, c.reconcile
 	f.Kinds = []runtime.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func metaOfPage(next string) metav1.ListMeta { return metav1.ListMeta{Continue: next} }
@@ -98,10 +99,7 @@ func TestWhatIsQueued(t *testing.T) {
 func TestANewInstanceLooksAtWhatIsShownAsUsed(t *testing.T) {
 	env := controllertest.New(t, claim("claim", condition(corev1.ConditionFalse)), claim("used", condition(corev1.ConditionFalse)),
 		pod("p", func(p *corev1.Pod) { p.Spec.Volumes = nil }, referring("used")))
-	c, err := newController(env.Env, config{unusedSince: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{unusedSince: true}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	env.AwaitIdle(t)
@@ -118,10 +116,7 @@ func TestANewInstanceLooksAtWhatIsShownAsUsed(t *testing.T) {
 func TestAClaimGoesAfterItsPod(t *testing.T) {
 	env := controllertest.New(t, claim("claim"), pod("p"))
 	env.CompleteWrites("persistentvolumeclaims")
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Change(t, env, namespace, "claim", deleted)

@@ -38,7 +38,7 @@ const workers = 10
 
 // Descriptor describes persistentvolume-expander-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "persistentvolume-expander-controller",
 		Aliases:        []string{"persistentvolume-expander"},
 		ServiceAccount: "expand-controller",
@@ -47,11 +47,8 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 			corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 // migration knows the in-tree types of volumes that were migrated to CSI.
 type migration interface {
@@ -70,7 +67,7 @@ type expander struct {
 	loop       *reconcile.Loop[types.NamespacedName]
 }
 
-func newController(env controller.Env, _ config) (*expander, error) {
+func newController(env controller.Env) (*expander, error) {
 	core := env.Informers.Core().V1()
 	claims, volumes := core.PersistentVolumeClaims(), core.PersistentVolumes()
 	c := &expander{

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -108,10 +109,7 @@ func begun(t testing.TB, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...)}
 	f.Fake.PrependReactor("patch", "*", f.patch)
-	c, err := newController(f.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env))(t)
 	f.c, f.Work, f.Kinds = c, c.reconcile, []runtime.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}}
 	f.CatchUp(t)
 	return f

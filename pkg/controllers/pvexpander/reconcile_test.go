@@ -15,6 +15,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -274,10 +275,7 @@ func TestAnInstanceFindsTheClaimsThatHaveToGrow(t *testing.T) {
 	env := controllertest.New(t, claim(), volume(), settled, other)
 	for range 2 {
 		env.Succeed(nil)
-		c, err := newController(env.Env, config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(env.Env))(t)
 		env.Start(t)
 		env.Fake.ClearActions()
 		stop := env.Run(t, c)
@@ -292,10 +290,7 @@ func TestAnInstanceFindsTheClaimsThatHaveToGrow(t *testing.T) {
 // A volume that is not there is asked for again. Pins PVX-15 and PVX-17.
 func TestAFailureIsRetried(t *testing.T) {
 	env := controllertest.New(t, claim())
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "it failed", func() bool { return c.loop.Inspect().Failed >= 1 })
@@ -310,10 +305,7 @@ func TestAFailureIsRetried(t *testing.T) {
 func TestWhatQueuesNothing(t *testing.T) {
 	later := claim(func(c *corev1.PersistentVolumeClaim) { c.Name, c.UID = "later", "later" })
 	env := controllertest.New(t, claim(), volume())
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "the claim was seen", func() bool { return c.loop.Inspect().Reconciled == 1 })
@@ -338,10 +330,7 @@ func TestDescriptor(t *testing.T) {
 	if on, reason := d.Enabled(cfg); !on || d.EventSource != "volume_expand" || d.Gate != "" {
 		t.Errorf("enabled %v %s, source %s, gate %s", on, reason, d.EventSource, d.Gate)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*expander).loop.Inspect(); s.Workers != 10 || s.Queue != "volume_expand" {
 		t.Errorf("loop: %+v", s)
 	}

@@ -29,17 +29,14 @@ const finalizer protection.Finalizer = "kubernetes.io/pv-protection"
 
 // Descriptor describes persistentvolume-protection-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "persistentvolume-protection-controller",
 		Aliases:        []string{"pv-protection"},
 		ServiceAccount: "pv-protection-controller",
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("persistentvolumes")},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 type protectionController struct {
 	controller.Env
@@ -48,7 +45,7 @@ type protectionController struct {
 	loop    *reconcile.Loop[string]
 }
 
-func newController(env controller.Env, _ config) (*protectionController, error) {
+func newController(env controller.Env) (*protectionController, error) {
 	volumes := env.Informers.Core().V1().PersistentVolumes()
 	c := &protectionController{Env: env, volumes: volumes.Lister()}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "pvprotection", Workers: 1}, c.reconcile)

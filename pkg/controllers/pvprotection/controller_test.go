@@ -19,6 +19,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -50,10 +51,7 @@ func begin(t testing.TB, objects ...runtime.Object) *controllertest.Subject[stri
 	s := controllertest.NewSubject(t, "volume", objects...)
 	s.CompleteWrites("persistentvolumes")
 	s.CheckWrites("persistentvolumes")
-	c, err := newController(s.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(s.Env.Env))(t)
 	s.Work, s.Kinds = c.reconcile, []runtime.Object{&corev1.PersistentVolume{}}
 	s.CatchUp(t)
 	return s
@@ -136,10 +134,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t, is)
 			env.RefuseIf(put, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "volume", nil), func(n int) bool { return n <= 2 })
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.Start(t)
 			env.Fake.ClearActions()
 			env.Run(t, c)
@@ -180,10 +175,7 @@ func TestWhatIsQueued(t *testing.T) {
 // What is no volume is dropped, also if only a tombstone is left of it. Pins PVP-19.
 func TestWhatIsNoVolumeIsIgnored(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	informer := &controllertest.Captured{}
 	c.watch(informer)
 	odd := &corev1.Node{ObjectMeta: volume(unprotected).ObjectMeta}
@@ -205,7 +197,7 @@ func TestWhatIsNoVolumeIsIgnored(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	env := controllertest.New(t, volume(unprotected))
 	env.RefuseIf(put, errors.New("boom"), func(n int) bool { return n == 1 })
-	c, err := newController(env.Env, config{})
+	c, err := newController(env.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +226,7 @@ func TestAnInstanceFindsWhatIsToBeDone(t *testing.T) {
 	bound := volume(deleted, in(corev1.VolumeBound))
 	env := controllertest.New(t, bound)
 	env.CompleteWrites("persistentvolumes")
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "the volume was seen", func() bool { return c.loop.Inspect().Reconciled == 1 })
@@ -256,10 +245,7 @@ func TestDescriptor(t *testing.T) {
 	if on, reason := d.Enabled(v1beta1.NewDefault()); !on {
 		t.Errorf("it is disabled: %s", reason)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(v1beta1.NewDefault()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(v1beta1.NewDefault())))(t)
 	if s := c.(*protectionController).loop.Inspect(); s.Workers != 1 || s.Queue != "pvprotection" {
 		t.Errorf("loop: %+v", s)
 	}

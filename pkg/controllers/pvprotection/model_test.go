@@ -25,7 +25,7 @@ func isProtected(v *corev1.PersistentVolume) bool {
 func TestWhateverHappensNoBoundVolumeGoes(t *testing.T) {
 	simulation.Run(t, 40, func(t *testing.T, w *simulation.World) {
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
-			c := must.Get(newController(env, config{}))(t)
+			c := must.Get(newController(env))(t)
 			queue := simulation.NewQueue(w, c.reconcile)
 			queue.AnyOrder = true
 			c.queue = queue

@@ -10,8 +10,7 @@ import (
 
 func (c *protectionController) watch(volumes cache.SharedIndexInformer) {
 	watch.Objects(volumes, watch.Funcs[*corev1.PersistentVolume]{
-		Add:    c.volumeSeen,
-		Update: func(lane reconcile.Lane, _, volume *corev1.PersistentVolume) { c.volumeSeen(lane, volume) },
+		AddOrUpdate: c.volumeSeen,
 	})
 }
 

@@ -107,10 +107,7 @@ func TestRun(t *testing.T) {
 	})
 	env.StampWrites("pods")
 	d := Descriptor()
-	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	instance := must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t)
 	env.Start(t)
 	env.Run(t, instance)
 	scale(t, env, 3)

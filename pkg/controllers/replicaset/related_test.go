@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/fakeclient"
+	"kcmd.dev/test/must"
 )
 
 // newFamily is a family over caches that hold the objects.
@@ -92,10 +93,7 @@ func TestActiveByNode(t *testing.T) {
 		{"RS-42: without a controller", bare, []any{old, current, bare}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := newFamily(t, append(test.sets, objects...)...).activeByNode(test.of)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(newFamily(t, append(test.sets, objects...)...).activeByNode(test.of))(t)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

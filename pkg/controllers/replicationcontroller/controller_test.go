@@ -13,6 +13,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins RC-4 and RC-5.
@@ -59,10 +60,7 @@ func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
 	env.CompleteWrites("replicationcontrollers")
 	env.CheckWrites("replicationcontrollers") // or a write of the status would undo what a test changes meanwhile
 	d := Descriptor()
-	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	instance := must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t)
 	env.Start(t)
 	env.Run(t, instance)
 	return env

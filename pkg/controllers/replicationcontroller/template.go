@@ -2,6 +2,7 @@ package replicationcontroller
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -37,10 +38,5 @@ func templateOf(rc *corev1.ReplicationController) *corev1.PodTemplateSpec {
 }
 
 func isInitContainerAnnotation(name, _ string) bool {
-	for _, dropped := range initContainerAnnotations() {
-		if name == dropped {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(initContainerAnnotations(), name)
 }

@@ -9,7 +9,7 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // consumer is somebody for whom a claim is reserved.
@@ -110,7 +110,7 @@ func (c *claimController) existsLive(ctx context.Context, namespace string, of c
 	} else {
 		object, err = c.Client.SchedulingV1alpha2().PodGroups(namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	}
-	if err != nil && !reconcile.Absent(err) {
+	if err != nil && !controller.Absent(err) {
 		return false, fmt.Errorf("getting the consumer %s %s/%s: %w", of.Resource, namespace, of.Name, err)
 	}
 	if err != nil || object.GetUID() != of.UID {

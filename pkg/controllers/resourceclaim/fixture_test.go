@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var (
@@ -43,10 +44,7 @@ func begin(t testing.TB, config config, k key, objects ...runtime.Object) *subje
 // succeed puts another instance in the place of the controller.
 func (s *subject) succeed(t testing.TB, config config) {
 	t.Helper()
-	c, err := newController(s.Env.Env, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(s.Env.Env, config))(t)
 	if err := c.begin(s.Context()); err != nil {
 		t.Fatal(err)
 	}

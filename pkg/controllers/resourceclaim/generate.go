@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -106,7 +107,7 @@ func (c *claimController) recorded(ctx context.Context, of owner, entry known) (
 	} else {
 		claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})
 	}
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

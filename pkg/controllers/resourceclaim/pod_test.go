@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -207,10 +208,7 @@ func TestAWriteThatIsNotFoundIsTriedAgainSoon(t *testing.T) {
 			env := controllertest.New(t, tc.objects...)
 			env.CompleteWrites("resourceclaims")
 			env.Refuse(tc.refused, apierrors.NewNotFound(corev1.Resource("things"), "thing"))
-			c, err := newController(env.Env, defaults)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env, defaults))(t)
 			env.Start(t)
 			env.Run(t, c)
 			var longest time.Duration

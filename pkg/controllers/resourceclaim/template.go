@@ -8,6 +8,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // maxPrefix is how long the prefix of a generated name may be for the name to be valid: 63 bytes
@@ -16,17 +17,12 @@ const maxPrefix = 57
 
 // claimFrom makes the claim for an entry of an owner. Nothing of it is shared with the template.
 func claimFrom(template *resourcev1.ResourceClaimTemplate, of owner, entry string) *resourcev1.ResourceClaim {
-	annotations := maps.Clone(template.Spec.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[resourcev1.PodResourceClaimAnnotation] = entry
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       of.GetNamespace(),
 			GenerateName:    prefixOf(of.GetName(), entry),
 			Labels:          maps.Clone(template.Spec.Labels),
-			Annotations:     annotations,
+			Annotations:     labels.Merge(template.Spec.Annotations, labels.Set{resourcev1.PodResourceClaimAnnotation: entry}),
 			OwnerReferences: []metav1.OwnerReference{of.reference},
 		},
 		Spec: *template.Spec.Spec.DeepCopy(),

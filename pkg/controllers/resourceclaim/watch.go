@@ -45,10 +45,7 @@ func (c *claimController) watch(pods, claims, templates, groups cache.SharedInde
 		},
 	})
 	watch.Objects(templates, watch.Funcs[*resourcev1.ResourceClaimTemplate]{
-		Add: c.templateSeen,
-		Update: func(lane reconcile.Lane, _, template *resourcev1.ResourceClaimTemplate) {
-			c.templateSeen(lane, template)
-		},
+		AddOrUpdate: c.templateSeen,
 	})
 	if groups == nil {
 		return

@@ -18,27 +18,16 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // handlers are what the controller adds to the informers.
 type handlers struct{ pods, claims, templates, groups cache.ResourceEventHandler }
 
 func handlersOf(s *subject) handlers {
-	var pods, claims, templates, groups recorder
+	var pods, claims, templates, groups controllertest.Captured
 	s.c.watch(&pods, &claims, &templates, &groups)
-	return handlers{pods.handler, claims.handler, templates.handler, groups.handler}
-}
-
-// recorder is an informer that keeps the handler it was given.
-type recorder struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-// AddEventHandler implements cache.SharedInformer.
-func (r *recorder) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	r.handler = h
-	return nil, nil
+	return handlers{pods.Handler, claims.Handler, templates.Handler, groups.Handler}
 }
 
 func TestPodEvents(t *testing.T) {
@@ -381,10 +370,7 @@ func TestDescriptor(t *testing.T) {
 	if on, _ := d.Enabled(cfg); !on || !slices.Equal(d.Aliases, []string{"resource-claim-controller"}) || d.ServiceAccount != "resource-claim-controller" || d.EventSource != "resource_claim" {
 		t.Errorf("it is %+v", d)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*claimController).loop.Inspect(); s.Workers != 50 || s.Queue != "resource_claim" {
 		t.Errorf("loop: %+v", s)
 	}

@@ -22,6 +22,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestAnswers(t *testing.T) {
@@ -212,10 +213,7 @@ func TestAWriteThatFailsIsRetried(t *testing.T) {
 	conflict := apierrors.NewConflict(resource.GroupResource(), "request", errors.New("changed"))
 	env := controllertest.New(t, request(), slice("p", 1, 1, 1))
 	allow := env.Refuse("update resourcepoolstatusrequests/status request", conflict)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	began := env.Clock.Now()
@@ -262,10 +260,7 @@ func TestAWriteThatFailsIsRetried(t *testing.T) {
 // Pins RPSR-15, RPSR-18 and RPSR-31.
 func TestARequestWaitsForThePoolsToBeComplete(t *testing.T) {
 	env := controllertest.New(t, request(), slice("p", 1, 2, 1))
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	env.AwaitIdle(t)

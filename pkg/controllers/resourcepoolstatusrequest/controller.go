@@ -41,7 +41,7 @@ var resource = resourcev1alpha3.SchemeGroupVersion.WithResource("resourcepoolsta
 
 // Descriptor describes resourcepoolstatusrequest-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "resourcepoolstatusrequest-controller",
 		ServiceAccount: "resourcepoolstatusrequest-controller",
 		ClusterScoped:  true,
@@ -51,11 +51,8 @@ func Descriptor() controller.Descriptor {
 			resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
 			resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 // Short names of the types of the API.
 type (
@@ -75,7 +72,7 @@ type statusController struct {
 	queue    reconcile.Queue[string] // the loop, except in tests
 }
 
-func newController(env controller.Env, _ config) (*statusController, error) {
+func newController(env controller.Env) (*statusController, error) {
 	requests := env.Informers.Resource().V1alpha3().ResourcePoolStatusRequests()
 	devices := env.Informers.Resource().V1()
 	slices, claims := devices.ResourceSlices().Informer(), devices.ResourceClaims().Informer()

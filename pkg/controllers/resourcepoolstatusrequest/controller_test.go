@@ -2,7 +2,6 @@ package resourcepoolstatusrequest
 
 import (
 	"testing"
-	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,6 +9,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestWhatIsQueued(t *testing.T) {
@@ -34,30 +34,14 @@ func TestWhatIsQueued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, c := fixture(t, tc.cached)
-			requests, slices := &captured{}, &captured{}
+			requests, slices := &controllertest.Captured{}, &controllertest.Captured{}
 			c.watch(requests, slices)
-			tc.event(requests, slices)
+			tc.event(requests.Handler, slices.Handler)
 			if depth := c.loop.Inspect().Depth; depth != tc.want {
 				t.Errorf("%d keys are queued, want %d", depth, tc.want)
 			}
 		})
 	}
-}
-
-// captured is an informer that keeps the handler it was given.
-type captured struct {
-	cache.SharedIndexInformer
-	cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
-}
-
-func (c *captured) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
 }
 
 // Pins RPSR-1, RPSR-2, RPSR-3 and RPSR-34.
@@ -75,10 +59,7 @@ func TestDescriptor(t *testing.T) {
 		d.Requires[0].String() != "resource.k8s.io/v1alpha3, Resource=resourcepoolstatusrequests" {
 		t.Errorf("%+v", d)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*statusController).loop.Inspect(); s.Workers != 1 || s.Queue != "resourcepoolstatusrequest" {
 		t.Errorf("loop: %+v", s)
 	}

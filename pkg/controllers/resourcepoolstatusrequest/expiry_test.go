@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestIsExpired(t *testing.T) {
@@ -110,10 +111,7 @@ func TestWhatAPassCannotDelete(t *testing.T) {
 func TestAPassAtTheStartAndTenMinutesAfterTheLast(t *testing.T) {
 	controllertest.InBubble(func(t *testing.T) {
 		env := controllertest.New(t, named("old", 2*time.Hour), named("next", 55*time.Minute))
-		c, err := newController(env.Env, config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(env.Env))(t)
 		env.Start(t)
 		stop := env.Run(t, c)
 		for _, step := range []struct {

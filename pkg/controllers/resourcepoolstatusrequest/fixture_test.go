@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var epoch = controllertest.Epoch
@@ -58,10 +59,7 @@ func claim(namespace, name string, devices ...string) *resourcev1.ResourceClaim 
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *statusController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.EmptyCache(t, slice("p", 1, 1, 1), "100")
 	env.Cache(t, objects...)
 	return env, c

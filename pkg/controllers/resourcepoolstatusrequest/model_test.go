@@ -239,7 +239,7 @@ func TestWhateverHappensRequestsAreAnsweredOnceWithWhatThereWas(t *testing.T) {
 func (m *model) run() {
 	m.Validate, m.Deleted, m.Answered = m.validate, m.deleted, m.observe
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
-		c := must.Get(newController(env, config{}))(m.t)
+		c := must.Get(newController(env))(m.t)
 		queue := simulation.NewQueue(m.World, func(ctx context.Context, name string) error {
 			m.listed = nil
 			return c.reconcile(ctx, name)

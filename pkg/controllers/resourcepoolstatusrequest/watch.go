@@ -12,11 +12,8 @@ import (
 // driver, which may complete a pool.
 func (c *statusController) watch(requests, slices cache.SharedIndexInformer) {
 	watch.Objects(requests, watch.Funcs[*statusRequest]{
-		Add: c.seen,
-		Update: func(lane reconcile.Lane, _, request *statusRequest) {
-			c.seen(lane, request)
-		},
-		Delete: func(request *statusRequest) { c.written.Forget(request) },
+		AddOrUpdate: c.seen,
+		Delete:      func(request *statusRequest) { c.written.Forget(request) },
 	})
 	watch.ObjectsEvery(slices, 0, watch.Funcs[*resourcev1.ResourceSlice]{
 		Add: c.sliceChanged,

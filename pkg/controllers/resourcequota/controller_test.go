@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins QUOTA-1, QUOTA-2, QUOTA-6 and QUOTA-7.
@@ -99,10 +100,7 @@ func build(t testing.TB, objects ...runtime.Object) *subject {
 	env.Served = func() []*metav1.APIResourceList { return s.discovery.lists }
 	env.Discovery = s.discovery
 	env.Informers.Core().V1().ConfigMaps().Informer() // so that the kind is cached whole
-	c, err := newController(env.Env, config{workers: 1, period: 5 * time.Minute, features: everything})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1, period: 5 * time.Minute, features: everything}))(t)
 	s.c = c
 	return s
 }

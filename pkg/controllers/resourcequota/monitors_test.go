@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // A kind that is served later is counted, and the quotas that limit it need no event. When it is
@@ -163,10 +164,7 @@ func TestClaimsAreNotComputedBeforeTheClassesAreKnown(t *testing.T) {
 	env := controllertest.New(t, claim("c", devices("gpu", exactly, 1)))
 	env.Served = served
 	env.Refuse("list deviceclasses", errors.New("boom"))
-	c, err := newController(env.Env, config{workers: 1, features: everything})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1, features: everything}))(t)
 	env.Informers.StartWithContext(env.Context())
 	controllertest.Eventually(t, "all but the classes are known", func() bool {
 		m := c.monitors.byKind[claims.GroupResource()]
@@ -208,10 +206,7 @@ func TestClaimsThatAreNotServedAnyMoreHideNoPods(t *testing.T) {
 func TestClaimsOfOlderVersions(t *testing.T) {
 	env := controllertest.New(t)
 	env.Served = served
-	c, err := newController(env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1}))(t)
 	if !c.evaluators.know("count/resourceclaims.resource.k8s.io") || c.evaluators.know("gpu.deviceclass.resource.k8s.io/devices") {
 		t.Error("ResourceClaims are not counted as any other kind")
 	}
@@ -242,10 +237,7 @@ func TestWorkersStartWithoutCachesThatCannotBeFilled(t *testing.T) {
 	env := controllertest.New(t, quota("pods=5"))
 	env.Discovery = &discovered{lists: served()}
 	env.Refuse("list services", errors.New("boom"))
-	c, err := newController(env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1}))(t)
 	env.Informers.StartWithContext(env.Context())
 	env.Run(t, c)
 	env.EventuallyAsTimePasses(t, "the usage is written", time.Second, func() bool {

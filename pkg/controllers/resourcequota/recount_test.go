@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // A ConfigMap that is cached after the usage was computed. The API server did not charge its creation, since it did not
@@ -128,10 +129,7 @@ func TestTheSuccessorCountsOnceMore(t *testing.T) {
 	stop()
 	s.WantRequests(t, "update resourcequotas/status quota")
 	s.Succeed(s.c.HandOver())
-	next, err := newController(s.Env.Env, s.c.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newController(s.Env.Env, s.c.config))(t)
 	s.c = next
 	s.run(t)
 	controllertest.Eventually(t, "the quota was reconciled", func() bool { return next.loops.primary.Inspect().Reconciled > 0 })

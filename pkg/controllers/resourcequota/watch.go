@@ -130,9 +130,8 @@ func (c *quotaController) watchClaims() (*monitor, error) {
 		classes := informers.DeviceClasses().Informer()
 		c.classes.readFrom(classes)
 		if err := m.add(classes, watch.Handler(watch.Funcs[*resourcev1.DeviceClass]{
-			Add:    func(_ reconcile.Lane, _ *resourcev1.DeviceClass) { c.claims.refreshAll() },
-			Update: func(_ reconcile.Lane, _, _ *resourcev1.DeviceClass) { c.claims.refreshAll() },
-			Delete: func(_ *resourcev1.DeviceClass) { c.claims.refreshAll() },
+			AddOrUpdate: func(reconcile.Lane, *resourcev1.DeviceClass) { c.claims.refreshAll() },
+			Delete:      func(*resourcev1.DeviceClass) { c.claims.refreshAll() },
 		})); err != nil {
 			c.monitors.release(m)
 			return nil, err

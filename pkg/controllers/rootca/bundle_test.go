@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/must"
 )
 
 func certificate(t testing.TB) []byte {
@@ -25,10 +26,7 @@ func certificate(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key))(t)
 	pem, err := cert.EncodeCertificates(ca)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
@@ -34,10 +35,7 @@ func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *publi
 	t.Helper()
 	env := controllertest.New(t, objects...)
 	env.ClusterCA = []byte("bundle")
-	p, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, p

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // A ConfigMap that is created and deleted while the watch is interrupted causes no event.
@@ -130,10 +131,7 @@ func TestWritesInTheLifeOfANamespace(t *testing.T) {
 	stop()
 	env.Succeed(nil)
 	env.ClusterCA = []byte("another bundle")
-	next, err := newPublisher(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newPublisher(env.Env, config{}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	env.Run(t, next)
@@ -237,10 +235,7 @@ func TestRunWaitsForBothCaches(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
 			env := controllertest.New(t, namespace("a", corev1.NamespaceActive))
-			p, err := newPublisher(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(newPublisher(env.Env, config{}))(t)
 			env.WantWaitsFor(t, p, resource)
 			// The ConfigMap cannot be read: the fake gives the one that it stores to a watch that begins later.
 			controllertest.Eventually(t, "a ConfigMap is created", func() bool { return slices.Equal(env.WriteVerbs(), []string{"create"}) })

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -82,7 +83,7 @@ func (c *tokenController) liveAccount(
 	ctx context.Context, namespace, name string, uid types.UID,
 ) (*corev1.ServiceAccount, error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins SAT-3, SAT-8 and SAT-79.
@@ -35,10 +36,7 @@ func TestDescriptor(t *testing.T) {
 	if diff := cmp.Diff([]string{cfg.ServiceAccounts.PrivateKeyFile, cfg.ServiceAccounts.RootCAFile}, d.Files(value)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	c, err := d.New(env.Env, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(env.Env, value))(t)
 	if workers := c.(*tokenController).loop.Inspect().Workers; workers != 10 {
 		t.Errorf("workers = %d, want 5 for each of two kinds of keys", workers)
 	}
@@ -68,10 +66,7 @@ func TestIdentity(t *testing.T) {
 		t.Error("feature gates restart it")
 	}
 	*cfg.Controllers.ServiceAccountToken.ConcurrentSyncs = 7
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*tokenController).loop.Inspect(); s.Workers != 14 || s.Queue != "serviceaccount_tokens_service" {
 		t.Errorf("its queue is %s with %d workers", s.Queue, s.Workers)
 	}

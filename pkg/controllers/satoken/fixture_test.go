@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // start makes a controller whose caches hold cached, and whose API server then holds live
@@ -28,10 +29,7 @@ func startAfter(t testing.TB, predecessor any, cached []runtime.Object, live ...
 	env := controllertest.New(t, cached...)
 	env.ClusterCA = []byte("ca")
 	env.Succession.Leave(predecessor)
-	c, err := newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	for _, object := range live {

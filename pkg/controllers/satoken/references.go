@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // conflictBackoff is the backoff for conflicting updates of an account: ten attempts, 100 to
@@ -53,7 +53,7 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	}
 	// So far only a cache shows that the Secret was deleted. If another one has its name, the reference is to that one.
 	secret, err := c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
-	if err != nil && !reconcile.Absent(err) {
+	if err != nil && !controller.Absent(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
 	}
 	if err == nil && secret.UID == k.uid {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins SAT-13 and SAT-78.
@@ -27,10 +28,7 @@ func TestWhatIsCached(t *testing.T) {
 	written := account("sa", "u1")
 	written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	env := controllertest.New(t, written)
-	c, err := newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))}))(t)
 	env.Start(t)
 	listed := map[string]string{}
 	for _, action := range env.Fake.Actions() {
@@ -53,10 +51,7 @@ func TestItWaitsForBothCaches(t *testing.T) {
 	for _, resource := range []string{"serviceaccounts", "secrets"} {
 		t.Run(resource, func(t *testing.T) {
 			env := controllertest.New(t)
-			c, err := newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))}))(t)
 			env.WantWaitsFor(t, c, resource)
 		})
 	}
@@ -215,10 +210,7 @@ func TestTheNextInstanceHasTheNewKeyAndCA(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := controllertest.New(t, account("sa", "u1"), secret("s", "u1"))
-		c, err := newController(env.Env, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(env.Env, cfg))(t)
 		env.Start(t)
 		if err := c.reconcile(env.Context(), secretKey(secret("s", "u1"))); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/must"
 )
 
 func ecdsaKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
@@ -54,10 +55,7 @@ func TestTokenFormat(t *testing.T) {
 		"P-521": {ecdsaKey(t, elliptic.P521()), jose.ES512},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := newSigner(tc.key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(newSigner(tc.key))(t)
 			token, err := s.sign(account("sa", "u1"), secret("s", "u1"))
 			if err != nil {
 				t.Fatal(err)
@@ -119,10 +117,7 @@ func TestSignerRefusesOtherKeys(t *testing.T) {
 }
 
 func TestSignerIsSafeForConcurrentUse(t *testing.T) {
-	s, err := newSigner(ecdsaKey(t, elliptic.P256()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSigner(ecdsaKey(t, elliptic.P256())))(t)
 	var signers sync.WaitGroup
 	for range 8 {
 		signers.Go(func() {
@@ -201,10 +196,7 @@ func TestLoadSigner(t *testing.T) {
 
 func caPEM(t testing.TB) []byte {
 	t.Helper()
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, ecdsaKey(t, elliptic.P256()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, ecdsaKey(t, elliptic.P256())))(t)
 	encoded, err := cert.EncodeCertificates(ca)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ import (
 
 // Descriptor describes selinux-warning-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "selinux-warning-controller",
 		ServiceAccount: "selinux-warning-controller",
 		ClusterScoped:  true,
@@ -48,11 +48,8 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 			storagev1.SchemeGroupVersion.WithResource("csidrivers"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 type warner struct {
 	controller.Env
@@ -64,7 +61,7 @@ type warner struct {
 	loop     *reconcile.Loop[types.NamespacedName]
 }
 
-func newController(env controller.Env, _ config) (*warner, error) {
+func newController(env controller.Env) (*warner, error) {
 	core, drivers := env.Informers.Core().V1(), env.Informers.Storage().V1().CSIDrivers()
 	pods, claims, persistent := core.Pods(), core.PersistentVolumeClaims(), core.PersistentVolumes()
 	c := &warner{

@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const metric = "selinux_warning_controller_selinux_volume_conflict"
@@ -75,10 +76,7 @@ type fixture struct {
 func begin(t testing.TB, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key("p"), objects...)}
-	c, err := newController(f.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env))(t)
 	f.c, f.Work = c, c.reconcile
 	f.Kinds = []runtime.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.CSIDriver{}}
 	f.CatchUp(t)
@@ -410,10 +408,7 @@ func TestDescriptor(t *testing.T) {
 	if on, reason := d.Enabled(cfg); !on {
 		t.Errorf("it is disabled: %s", reason)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*warner).loop.Inspect(); s.Workers != 1 || s.Queue != "selinux_warning" {
 		t.Errorf("loop: %+v", s)
 	}

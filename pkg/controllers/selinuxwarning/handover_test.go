@@ -7,6 +7,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // A successor has the conflicts without reporting them again, except for those of pods that are gone;
@@ -16,10 +17,7 @@ import (
 func TestASuccessorRepeatsNoEvent(t *testing.T) {
 	env := controllertest.New(t, world(user("ns", "p", "s0:c1"), user("ns", "q", "s0:c2"), user("ns", "r", "s0:c3"), user("ns", "s", "s0:c4"))...)
 	run := func() (*warner, func()) {
-		c, err := newController(env.Env, config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(env.Env))(t)
 		env.Start(t)
 		stop := env.Run(t, c)
 		env.AwaitIdle(t)
@@ -64,10 +62,7 @@ func TestWhatIsTakenOver(t *testing.T) {
 	left := f.c.HandOver()
 	f.RecordedEvents()
 	f.Succeed(left)
-	c, err := newController(f.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(f.Env.Env))(t)
 	f.Uncache(t, user("ns", "q", ""))
 	f.Cache(t, user("ns", "r", "s0:c3", func(p *corev1.Pod) { p.UID = "second" }))
 	if err := c.takeOver(t.Context()); err != nil {

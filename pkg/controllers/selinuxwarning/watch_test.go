@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestWhatIsQueued(t *testing.T) {
@@ -83,10 +84,7 @@ func TestWhatIsQueued(t *testing.T) {
 // The handlers are on the informers. Pins SEL-7, SEL-8 and SEL-12.
 func TestAConflictAppearsAndVanishes(t *testing.T) {
 	env := controllertest.New(t, claim("ns"), driver(ptr.To(true)), user("ns", "p", "s0:c1"))
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	env.Store(t, user("ns", "q", "s0:c2"), persistent("ns"))
@@ -103,10 +101,7 @@ func TestAConflictAppearsAndVanishes(t *testing.T) {
 // What is no object has no key, and queues none. Pins SEL-40.
 func TestWhatIsNoObjectQueuesNothing(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	pods := &controllertest.Captured{}
 	c.watch(pods, &controllertest.Captured{}, &controllertest.Captured{}, &controllertest.Captured{})
 	pods.Handler.OnAdd("odd", false)

@@ -41,7 +41,7 @@ const (
 
 // Descriptor describes serviceaccount-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "serviceaccount-controller",
 		Aliases:        []string{"serviceaccount"},
 		ServiceAccount: "service-account-controller",
@@ -49,11 +49,8 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("namespaces"),
 			corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 type serviceAccountController struct {
 	controller.Env
@@ -63,7 +60,7 @@ type serviceAccountController struct {
 	loop       *reconcile.Loop[string]
 }
 
-func newController(env controller.Env, _ config) (*serviceAccountController, error) {
+func newController(env controller.Env) (*serviceAccountController, error) {
 	namespaces, accounts := env.Informers.Core().V1().Namespaces(), env.Informers.Core().V1().ServiceAccounts()
 	c := &serviceAccountController{
 		Env:        env,

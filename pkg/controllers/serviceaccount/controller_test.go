@@ -20,15 +20,13 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *serviceAccountController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -255,7 +253,7 @@ func TestNothingIsResynced(t *testing.T) {
 // Pins SA-5.
 func TestAllNamespacesAndAccountsAreCached(t *testing.T) {
 	env := controllertest.New(t)
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Start(t)
@@ -279,10 +277,7 @@ func TestRunWaitsForBothCaches(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
 			env := controllertest.New(t, namespace("a", corev1.NamespaceActive), account("a", "default"))
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.WantWaitsFor(t, c, resource)
 			controllertest.Eventually(t, "the namespace is looked at", func() bool { return c.loop.Inspect().Reconciled == 1 })
 			if got := env.Writes(); len(got) != 0 {
@@ -306,10 +301,7 @@ func TestASuccessorMakesWhatWasDeletedMeanwhile(t *testing.T) {
 		return err != nil
 	})
 	env.Succeed(nil)
-	next, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newController(env.Env))(t)
 	env.Run(t, next)
 	controllertest.Eventually(t, "all namespaces are looked at again", func() bool { return next.loop.Inspect().Reconciled == 3 })
 	if got := env.Fake.Actions(); len(got) != 1 || !got[0].Matches("create", "serviceaccounts") || got[0].GetNamespace() != "b" {
@@ -378,10 +370,7 @@ func TestDescriptor(t *testing.T) {
 	if d.Value(&v1beta1.KubeControllerManagerConfiguration{}) != before {
 		t.Error("it depends on the configuration")
 	}
-	c, err := d.New(controllertest.New(t).Env, before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, before))(t)
 	if s := c.(*serviceAccountController).loop.Inspect(); s.Queue != "serviceaccount" || s.Workers != 5 {
 		t.Errorf("the loop is %+v", s)
 	}

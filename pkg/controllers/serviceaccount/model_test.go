@@ -19,7 +19,7 @@ func TestWhateverHappensEachNamespaceHasItsAccountInTheEnd(t *testing.T) {
 		namespaces := simulation.Namespaces{World: w, Names: []string{"a", "b", "c"}}
 		w.Refuse = namespaces.Refusal
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
-			c := must.Get(newController(env, config{}))(t)
+			c := must.Get(newController(env))(t)
 			queue := simulation.NewQueue(w, c.reconcile)
 			c.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}

@@ -51,7 +51,7 @@ const (
 func Descriptor() controller.Descriptor {
 	cidrs := networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 	addresses := networkingv1.SchemeGroupVersion.WithResource("ipaddresses")
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           controllerName,
 		ServiceAccount: "service-cidrs-controller",
 		ClusterScoped:  true,
@@ -59,11 +59,8 @@ func Descriptor() controller.Descriptor {
 		Gate:           gates.MultiCIDRServiceAllocator,
 		Requires:       []schema.GroupVersionResource{cidrs, addresses},
 		Partial:        []schema.GroupVersionResource{addresses}, // only metadata is needed
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type cidrController struct {
 	controller.Env
@@ -75,7 +72,7 @@ type cidrController struct {
 	loop      *reconcile.Loop[string]
 }
 
-func newController(env controller.Env, _ config) (*cidrController, error) {
+func newController(env controller.Env) (*cidrController, error) {
 	cidrs := env.Informers.Networking().V1().ServiceCIDRs()
 	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"))
 	c := &cidrController{

@@ -24,6 +24,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestReconcile(t *testing.T) {
@@ -138,10 +139,7 @@ func TestEventsQueueWhatTheyMayChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t)
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			for _, cidr := range []*networkingv1.ServiceCIDR{is, going, other} {
 				c.ranges.show(rangeOf(cidr))
 			}
@@ -176,7 +174,7 @@ func TestNoIndexIsAdded(t *testing.T) {
 	cidrs := env.Informers.Networking().V1().ServiceCIDRs().Informer()
 	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses")).Informer()
 	before := [][]string{indexes(cidrs), indexes(addresses)}
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, [][]string{indexes(cidrs), indexes(addresses)}); diff != "" {
@@ -208,10 +206,7 @@ func TestWorkBeginsWithCompleteCaches(t *testing.T) {
 				refused.Add(1)
 				return true, nil, errors.New("not yet")
 			})
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.Informers.StartWithContext(env.Context())
 			env.Run(t, c)
 			controllertest.Eventually(t, "a list has failed", func() bool { return refused.Load() > 0 })

@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func deleted(cidr *networkingv1.ServiceCIDR, ago time.Duration) *networkingv1.ServiceCIDR {
@@ -46,10 +47,7 @@ func newSubject(t *testing.T, objects ...runtime.Object) *subject {
 func newSubjectWithoutCaches(t *testing.T, objects ...runtime.Object) *subject {
 	t.Helper()
 	s := &subject{Subject: controllertest.NewSubject(t, "is", objects...)}
-	c, err := newController(s.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(s.Env.Env))(t)
 	s.c, s.Work = c, c.reconcile
 	return s
 }

@@ -107,7 +107,7 @@ func TestWhateverHappensNoAddressLosesItsRange(t *testing.T) {
 		m := &model{World: w, t: t}
 		w.Validate = m.validate
 		w.Start = func(env controller.Env, _ any) simulation.Instance {
-			c := must.Get(newController(env, config{}))(t)
+			c := must.Get(newController(env))(t)
 			queue := simulation.NewQueue(w, c.reconcile)
 			c.queue = queue
 			return simulation.Instance{Runners: []simulation.Runner{queue}}

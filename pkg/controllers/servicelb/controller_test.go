@@ -31,6 +31,7 @@ import (
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 func configWith(workers int32) config {
@@ -99,10 +100,7 @@ func TestWorkersAskForTheirCluster(t *testing.T) {
 	env := controllertest.New(t, balanced("one"), balanced("two"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider, cfg.Cloud.ClusterName, cfg.Controllers.ServiceLB.ConcurrentSyncs = meeting, "mine", ptr.To[int32](2)
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.Start(t)
 	env.Run(t, c)
 	for range 2 {
@@ -118,10 +116,7 @@ func TestProviderWithoutLoadBalancersLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, balanced("waiting"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.WantIdleFor(t, c, "the cloud provider does not support external load balancers")
 }
 
@@ -175,10 +170,7 @@ func TestServices(t *testing.T) {
 			cloud := fakecloud.The()
 			last := "last-of-" + about
 			env := controllertest.New(t, balanced(about, test.edits...))
-			c, err := newController(env.Env, configWith(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env, configWith(1)))(t)
 			env.Start(t)
 			stop := env.Run(t, c)
 			controllertest.Eventually(t, "the provider was asked, and all is written", func() bool {
@@ -230,10 +222,7 @@ func TestANodeThatComesWhileALoadBalancerIsMade(t *testing.T) {
 	held := cloud.Hold("EnsureLoadBalancer a/growing")
 	t.Cleanup(held.Release)
 	env := controllertest.New(t, balanced("growing"))
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(1)))(t)
 	env.Start(t)
 	defer env.Run(t, c)()
 	controllertest.Eventually(t, "the load balancer is asked for", func() bool { return len(callsOf("growing")) == 1 })
@@ -259,10 +248,7 @@ func TestAServiceThatIsGoneLosesItsLoadBalancer(t *testing.T) {
 	t.Cleanup(held.Release)
 	cloud.Fail(deleting, fmt.Errorf("wrapped: %w", api.NewRetryError("busy", 20*time.Millisecond)))
 	env := controllertest.New(t, balanced("vanishing"))
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(1)))(t)
 	env.Start(t)
 	stop := env.Run(t, c)
 	controllertest.Eventually(t, "the load balancer is asked for", func() bool { return len(cloud.Calls("EnsureLoadBalancer a/vanishing")) == 1 })
@@ -289,10 +275,7 @@ func TestAServiceThatLosesItsFinalizer(t *testing.T) {
 	begin := func(t *testing.T, name string) *controllertest.Env {
 		t.Helper()
 		env := controllertest.New(t, balanced(name))
-		c, err := newController(env.Env, configWith(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newController(env.Env, configWith(1)))(t)
 		env.Start(t)
 		t.Cleanup(env.Run(t, c))
 		awaitEvents(t, env, "Normal EnsuredLoadBalancer Ensured load balancer")
@@ -335,10 +318,7 @@ func TestAPausedNamespaceKeepsItsLoadBalancers(t *testing.T) {
 	fakecloud.The().Reset()
 	env := controllertest.New(t, balanced("paused", deleted, finalized), balanced("lost"), balanced("before", elsewhere))
 	env.Pauses.Set([]string{"a"})
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(1)))(t)
 	env.Start(t)
 	env.Run(t, c)
 	ensured := func(about string) func() bool {
@@ -368,10 +348,7 @@ func TestNodesOfServicesThatAreGoneAreNotKept(t *testing.T) {
 	env := controllertest.New(t, balanced("leaving"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = meeting
-	c, err := newController(env.Env, configOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configOf(cfg)))(t)
 	env.Start(t)
 	env.Run(t, c)
 	<-point.meet
@@ -421,10 +398,7 @@ func TestAFailedUpdateOfHostsIsRetried(t *testing.T) {
 	cloud.Fail("UpdateLoadBalancer a/hosted", errors.New("busy"))
 	cloud.Fail("GetLoadBalancer a/hosted", errors.New("busy, too"))
 	env := controllertest.New(t, balanced("hosted"))
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(1)))(t)
 	env.Start(t)
 	stop := env.Run(t, c)
 	awaitEvents(t, env, "Normal EnsuredLoadBalancer Ensured load balancer")
@@ -449,10 +423,7 @@ func providerDecidesWhenItIsAskedAgain(t *testing.T) {
 	cloud.Fail(about, fmt.Errorf("wrapped: %w", api.NewRetryError("not yet", 20*time.Millisecond)))
 	cloud.Fail("EnsureLoadBalancer a/refused", errors.New("refused"))
 	env := controllertest.New(t, balanced("pending"), balanced("refused"))
-	c, err := newController(env.Env, configWith(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(2)))(t)
 	env.Start(t)
 	stop := env.Run(t, c)
 	controllertest.Eventually(t, "it is asked again and again", func() bool { return len(cloud.Calls(about)) > 5 })
@@ -481,10 +452,7 @@ func TestServicesAreResynced(t *testing.T) {
 		scope.Close()
 		shared.Shutdown()
 	})
-	c, err := newController(env.Env, configWith(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, configWith(1)))(t)
 	env.Start(t)
 	stop := env.Run(t, c)
 	defer stop()

@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins STS-3 and STS-4.
@@ -117,10 +118,7 @@ func runUntilAvailable(t *testing.T, set *appsv1.StatefulSet) {
 		})
 	})
 	d := Descriptor()
-	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	instance := must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t)
 	env.Start(t)
 	env.Run(t, instance)
 	// Status writes are put off for a while.

@@ -96,10 +96,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 	}
 	// The successor knows too.
 	f.Succeed(f.c.owners.HandOver())
-	successor, err := newController(f.Env.Env, defaultGates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	successor := must.Get(newController(f.Env.Env, defaultGates))(t)
 	successor.owners.Writes.TakeOver(f.c.owners.HandOver())
 	if err := successor.owners.Reconcile(f.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)

@@ -13,7 +13,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // createReplica builds and creates the pod of a slot to be filled.
@@ -142,7 +141,7 @@ func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.State
 	c.owners.Writes.Deleting(set, pods.Resource, pod)
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options)
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		err = nil
 	}
 	if err != nil {

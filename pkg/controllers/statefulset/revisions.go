@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
@@ -187,7 +188,7 @@ func (c *statefulSetController) currentRevision(
 	}
 	live, err := c.Client.AppsV1().ControllerRevisions(set.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return update, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading revision %s/%s: %w", set.Namespace, name, err)

@@ -50,7 +50,7 @@ var identities = controller.Filter{
 // Descriptor describes storageversion-garbage-collector-controller.
 func Descriptor() controller.Descriptor {
 	leases := coordinationv1.SchemeGroupVersion.WithResource("leases")
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "storageversion-garbage-collector-controller",
 		Aliases:        []string{"storage-version-gc"},
 		ServiceAccount: "storage-version-garbage-collector",
@@ -61,11 +61,8 @@ func Descriptor() controller.Descriptor {
 			leases,
 		},
 		Partial: []schema.GroupVersionResource{leases},
-	}, func(*controller.Config) config { return config{} }, newCollector)
+	}, newCollector)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type collector struct {
 	controller.Env
@@ -76,7 +73,7 @@ type collector struct {
 	leaseQueue, storageVersionQueue reconcile.Queue[string] // the loops, except in tests
 }
 
-func newCollector(env controller.Env, _ config) (*collector, error) {
+func newCollector(env controller.Env) (*collector, error) {
 	leases := env.Informers.Filtered(identities).Coordination().V1().Leases()
 	c := &collector{Env: env, servers: newServers(env.Client, leases.Lister(), env.Clock)}
 	oneWorker := func(queue string) reconcile.Options[string] {

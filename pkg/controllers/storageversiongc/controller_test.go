@@ -52,7 +52,7 @@ type subject struct {
 func newSubject(t *testing.T, objects ...runtime.Object) *subject {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c := must.Get(newCollector(env.Env, config{}))(t)
+	c := must.Get(newCollector(env.Env))(t)
 	env.Start(t)
 	env.Requests()
 	return &subject{Env: env, c: c}

@@ -191,7 +191,7 @@ func (m *model) run() {
 	m.Deleted = func(object runtime.Object) { m.checkRemoved(object.(*StorageVersion), nil) }
 	m.Fake.PrependReactor("delete", "storageversions", m.answer)
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
-		c := must.Get(newCollector(env, config{}))(m.t)
+		c := must.Get(newCollector(env))(m.t)
 		queue := func(reconcile func(context.Context, string) error, ofLease bool) *simulation.Queue[string] {
 			return simulation.NewQueue(m.World, func(ctx context.Context, key string) error {
 				before := m.ofLease

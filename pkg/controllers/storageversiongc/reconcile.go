@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/storageversion"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -44,7 +45,7 @@ func (c *collector) reconcileLease(ctx context.Context, id string) error {
 // reconcileStorageVersion removes the entries of a StorageVersion whose API servers do not exist.
 func (c *collector) reconcileStorageVersion(ctx context.Context, name string) error {
 	sv, err := c.Client.InternalV1alpha1().StorageVersions().Get(ctx, name, metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // invalidTTL is how long it is remembered that a lease is not valid.
@@ -55,7 +55,7 @@ func (s *servers) valid(ctx context.Context, id string) (bool, error) {
 func (s *servers) read(ctx context.Context, id string) (exists, valid bool, err error) {
 	began := s.clock.Now()
 	lease, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, id, metav1.GetOptions{})
-	if err != nil && !reconcile.Absent(err) {
+	if err != nil && !controller.Absent(err) {
 		return false, false, fmt.Errorf("reading lease %s of an API server: %w", id, err)
 	}
 	exists = err == nil

@@ -16,10 +16,7 @@ func (c *collector) watch(leases, storageVersions cache.SharedIndexInformer) {
 		Delete: func(lease *coordinationv1.Lease) { c.leaseQueue.Add(lease.Name) },
 	})
 	watch.Objects(storageVersions, watch.Funcs[*apiserverinternalv1alpha1.StorageVersion]{
-		Add: c.seen,
-		Update: func(lane reconcile.Lane, _, sv *apiserverinternalv1alpha1.StorageVersion) {
-			c.seen(lane, sv)
-		},
+		AddOrUpdate: c.seen,
 	})
 }
 

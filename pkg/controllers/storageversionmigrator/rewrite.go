@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -55,16 +56,10 @@ func (c *migrationController) rewriteNext(ctx context.Context, migration *svm, t
 	if err != nil {
 		return err
 	}
-	if answer != nil && !isNewer(answer, migration.Status.ResourceVersion) {
+	if answer != nil && !controller.IsOlder(migration.Status.ResourceVersion, answer.GetResourceVersion()) {
 		c.progress.unchanged(migration, object.GetUID())
 	}
 	return nil
-}
-
-// isNewer reports whether an object has a higher resource version. If it has none that can be compared, it does not.
-func isNewer(object metav1.Object, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
-	return err == nil && order > 0
 }
 
 // outdated returns the objects that have at most a resource version, in the order of their names.

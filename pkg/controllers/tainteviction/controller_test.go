@@ -15,6 +15,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins TAINT-40.
@@ -51,10 +52,7 @@ func TestASuccessorContinuesAppointments(t *testing.T) {
 // Pins TAINT-7, TAINT-8, TAINT-35, TAINT-45 and TAINT-46.
 func TestWatch(t *testing.T) {
 	env := controllertest.New(t, node(taint("a")), tolerating(tolerates("a")))
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{separate: true}))(t)
 	env.Start(t)
 	queued := func() (nodes, pods int) { return c.nodeLoop.Inspect().Depth, c.podLoop.Inspect().Depth }
 	want := func(what string, nodes, pods int) {
@@ -172,10 +170,7 @@ func TestDescriptor(t *testing.T) {
 		t.Error("the gate of the operators makes no difference")
 	}
 	env := controllertest.New(t)
-	c, err := d.New(env.Env, without)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(env.Env, without))(t)
 	typed := c.(*evictionController)
 	if got := typed.nodeLoop.Inspect().Queue; got != "noexec_taint_node" {
 		t.Errorf("queue %s", got)

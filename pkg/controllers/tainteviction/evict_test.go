@@ -19,6 +19,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // evicted is a fixture with a pod that is due.
@@ -137,10 +138,7 @@ func TestAWriteDoesNotProveThatAPodIsGone(t *testing.T) {
 		for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
 			t.Run(request+": "+name, func(t *testing.T) {
 				env := controllertest.New(t, node(taint("a")), tolerating())
-				c, err := newController(env.Env, config{separate: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(newController(env.Env, config{separate: true}))(t)
 				env.RefuseIf(request, gone, func(n int) bool {
 					if n == 1 && isGone {
 						env.Remove(t, tolerating())
@@ -232,10 +230,7 @@ func TestAnEvictionWaitsUntilPodsMayBeDeleted(t *testing.T) {
 	breaker := &controllertest.Breaker{}
 	env.Deletions = controller.DeletionsBy("c", breaker)
 	breaker.Stop(corev1.Resource("pods"))
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{separate: true}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	// The pod is judged for itself, too: after its eviction, it would be evicted again while the cache still shows it.

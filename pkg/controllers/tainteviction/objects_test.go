@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 var epoch = controllertest.Epoch
@@ -56,10 +57,7 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *evi
 // running is a controller whose loops run, and have nothing to do for now.
 func running(t *testing.T, env *controllertest.Env) *evictionController {
 	t.Helper()
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{separate: true}))(t)
 	env.Start(t)
 	env.Run(t, c)
 	env.AwaitIdle(t)
@@ -68,10 +66,7 @@ func running(t *testing.T, env *controllertest.Env) *evictionController {
 
 func begun(t testing.TB, env *controllertest.Env, objects ...runtime.Object) *evictionController {
 	t.Helper()
-	c, err := newController(env.Env, config{separate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{separate: true}))(t)
 	env.Cache(t, objects...)
 	if err := c.begin(env.Context()); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,8 @@ func (c *evictionController) watch(podInformer, nodeInformer cache.SharedIndexIn
 			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName || pods.IsRestored(old, pod) ||
 				!equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
 		},
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, pod *corev1.Pod) { c.enqueue(lane, pod) },
-		Delete: func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
+		AddOrUpdate: c.enqueue,
+		Delete:      func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
 	})
 	watch.ObjectsEvery(nodeInformer, 0, watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) { c.nodeQueue.Enqueue(lane, node.Name) },

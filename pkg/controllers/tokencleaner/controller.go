@@ -37,17 +37,14 @@ import (
 // Descriptor describes token-cleaner-controller.
 func Descriptor() controller.Descriptor {
 	secrets := []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("secrets")}
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "token-cleaner-controller",
 		Aliases:        []string{"tokencleaner"},
 		ServiceAccount: "token-cleaner",
 		Requires:       secrets,
 		Partial:        secrets,
-	}, func(*controller.Config) config { return config{} }, newCleaner)
+	}, newCleaner)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 type cleaner struct {
 	controller.Env
@@ -56,7 +53,7 @@ type cleaner struct {
 	loop    *reconcile.Loop[types.NamespacedName]
 }
 
-func newCleaner(env controller.Env, _ config) (*cleaner, error) {
+func newCleaner(env controller.Env) (*cleaner, error) {
 	// bootstrap-signer-controller uses the same filter, so both share one cache.
 	secrets := env.Informers.Filtered(controller.Filter{
 		Namespace:     metav1.NamespaceSystem,

@@ -54,10 +54,7 @@ func in(d time.Duration) string { return epoch.Add(d).Format(time.RFC3339) }
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cleaner) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newCleaner(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newCleaner(env.Env))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -255,7 +252,7 @@ func TestTimers(t *testing.T) {
 // No event tells that the clock was set. Pins TOK-28.
 func TestATokenIsLookedAtAgainUntilItExpires(t *testing.T) {
 	env := controllertest.New(t, token(in(24*time.Hour)))
-	c := must.Get(newCleaner(env.Env, config{}))(t)
+	c := must.Get(newCleaner(env.Env))(t)
 	queued := &controllertest.Queue[types.NamespacedName]{} // of the handler too, from the start
 	c.queue = queued
 	env.Start(t)
@@ -293,10 +290,7 @@ func TestTimersSurviveARestart(t *testing.T) {
 	stop()
 	env.Clock.Step(2 * time.Hour)
 	env.Succeed(nil)
-	next, err := newCleaner(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(newCleaner(env.Env))(t)
 	env.Start(t)
 	env.Run(t, next)
 	controllertest.Eventually(t, "the token is deleted", func() bool { return deleted(env) })
@@ -349,7 +343,7 @@ func TestDeletionsSeenByANewListQueueNothing(t *testing.T) {
 // Only tokens are cached, in one cache for this controller and the one that signs. Pins TOK-23.
 func TestOnlyTokensAreCached(t *testing.T) {
 	env := controllertest.New(t)
-	if _, err := newCleaner(env.Env, config{}); err != nil {
+	if _, err := newCleaner(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Start(t)
@@ -405,10 +399,7 @@ func TestDescriptor(t *testing.T) {
 	if d.Value(cfg) != d.Value(&v1beta1.KubeControllerManagerConfiguration{}) {
 		t.Error("it depends on the configuration")
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*cleaner).loop.Inspect(); s.Workers != 1 || s.Queue != "token_cleaner" {
 		t.Errorf("loop: %+v", s)
 	}

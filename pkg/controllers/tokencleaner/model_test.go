@@ -102,7 +102,7 @@ func (m *model) run() {
 	m.Fake.PrependReactor("delete", "secrets", m.answer)
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
 		env.Clock = m.wall
-		c := must.Get(newCleaner(env, config{}))(m.t)
+		c := must.Get(newCleaner(env))(m.t)
 		queue := simulation.NewQueue(m.World, c.reconcile)
 		c.queue = queue
 		return simulation.Instance{Runners: []simulation.Runner{queue}}

@@ -12,8 +12,7 @@ import (
 // watch enqueues tokens. A deleted one needs no work.
 func (c *cleaner) watch(secrets cache.SharedIndexInformer) {
 	watch.ObjectsEvery(secrets, 0, watch.Funcs[*corev1.Secret]{
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, secret *corev1.Secret) { c.enqueue(lane, secret) },
+		AddOrUpdate: c.enqueue,
 	})
 }
 

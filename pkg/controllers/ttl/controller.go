@@ -30,17 +30,14 @@ import (
 
 // Descriptor describes ttl-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "ttl-controller",
 		Aliases:        []string{"ttl"},
 		ServiceAccount: "ttl-controller",
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("nodes")},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no settings.
-type config struct{}
 
 // workers is the number of nodes that are patched concurrently.
 const workers = 5
@@ -53,7 +50,7 @@ type ttlController struct {
 	queue reconcile.Queue[string] // the loop, except in tests
 }
 
-func newController(env controller.Env, _ config) (*ttlController, error) {
+func newController(env controller.Env) (*ttlController, error) {
 	nodes := env.Informers.Core().V1().Nodes()
 	c := &ttlController{Env: env, nodes: nodes.Lister()}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ttlcontroller", Workers: workers}, c.reconcile)

@@ -15,6 +15,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func node(name string, annotation ...string) *corev1.Node {
@@ -38,10 +39,7 @@ func cluster(count int, annotation ...string) []runtime.Object {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttlController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	if err := c.begin(env.Context()); err != nil {
 		t.Fatal(err)
@@ -100,10 +98,7 @@ func TestARefusedPatchIsRetriedWithoutAnEvent(t *testing.T) {
 // run runs a controller.
 func run(t testing.TB, env *controllertest.Env) (stop func()) {
 	t.Helper()
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	return env.Run(t, c)
 }
@@ -172,26 +167,13 @@ func TestAnAnnotationThatIsTakenBackIsWrittenAgain(t *testing.T) {
 }
 
 // handlers are those of a controller, which a test calls.
-func handlers(t *testing.T) (*ttlController, *captured) {
+func handlers(t *testing.T) (*ttlController, cache.ResourceEventHandler) {
 	t.Helper()
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	captured := &captured{SharedIndexInformer: env.Informers.Core().V1().Nodes().Informer()}
-	c.watch(captured)
-	return c, captured
-}
-
-type captured struct {
-	cache.SharedIndexInformer
-	cache.ResourceEventHandler
-}
-
-func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.ResourceEventHandler = h
-	return nil, nil
+	c := must.Get(newController(env.Env))(t)
+	nodes := &controllertest.Captured{SharedIndexInformer: env.Informers.Core().V1().Nodes().Informer()}
+	c.watch(nodes)
+	return c, nodes.Handler
 }
 
 // Pins TTL-5, TTL-6, TTL-7, TTL-19, TTL-20, TTL-25 and TTL-26.
@@ -254,10 +236,7 @@ func TestDescriptor(t *testing.T) {
 	if on, why := d.Enabled(cfg); !on {
 		t.Errorf("not enabled: %s", why)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*ttlController).loop.Inspect(); s.Workers != 5 || s.Queue != "ttlcontroller" {
 		t.Errorf("loop: %+v", s)
 	}

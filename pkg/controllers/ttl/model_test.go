@@ -139,7 +139,7 @@ func TestWhateverHappensAllNodesShowWhatFitsTheSize(t *testing.T) {
 func (m *model) run() {
 	m.Validate = m.validate
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
-		c := must.Get(newController(env, config{}))(m.t)
+		c := must.Get(newController(env))(m.t)
 		queue := simulation.NewQueue(m.World, c.reconcile)
 		c.queue = queue
 		m.SyncHandlers()

@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // start is when controllertest's clocks start.
@@ -109,10 +110,7 @@ func TestExpiryOf(t *testing.T) {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttlController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1}))(t)
 	env.Start(t)
 	env.Fake.ClearActions()
 	return env, c
@@ -356,10 +354,7 @@ func TestDescriptor(t *testing.T) {
 		t.Error("a setting of others restarts the controller")
 	}
 	*cfg.Controllers.TTLAfterFinished.ConcurrentSyncs = 9
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*ttlController).loop.Inspect(); s.Workers != 9 || s.Queue != "ttl_jobs_to_delete" {
 		t.Errorf("loop: %+v", s)
 	}

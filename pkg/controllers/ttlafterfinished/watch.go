@@ -2,7 +2,6 @@ package ttlafterfinished
 
 import (
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -12,13 +11,12 @@ import (
 // watch enqueues candidates. A deleted Job needs no action.
 func (c *ttlController) watch(jobs cache.SharedIndexInformer) {
 	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{
-		Add:    c.enqueue,
-		Update: func(lane reconcile.Lane, _, job *batchv1.Job) { c.enqueue(lane, job) },
+		AddOrUpdate: c.enqueue,
 	})
 }
 
 func (c *ttlController) enqueue(lane reconcile.Lane, job *batchv1.Job) {
 	if isCandidate(job) {
-		c.queue.Enqueue(lane, types.NamespacedName{Namespace: job.Namespace, Name: job.Name})
+		c.queue.Enqueue(lane, reconcile.KeyOf(job))
 	}
 }

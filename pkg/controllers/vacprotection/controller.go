@@ -42,7 +42,7 @@ const (
 
 // Descriptor describes volumeattributesclass-protection-controller.
 func Descriptor() controller.Descriptor {
-	return controller.Describe(controller.Descriptor{
+	return controller.DescribeFixed(controller.Descriptor{
 		Name:           "volumeattributesclass-protection-controller",
 		ServiceAccount: "volumeattributesclass-protection-controller",
 		ClusterScoped:  true,
@@ -52,11 +52,8 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 			corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
 		},
-	}, func(*controller.Config) config { return config{} }, newController)
+	}, newController)
 }
-
-// config is empty: the controller has no options.
-type config struct{}
 
 type protectionController struct {
 	controller.Env
@@ -67,7 +64,7 @@ type protectionController struct {
 	loop    *reconcile.Loop[string]
 }
 
-func newController(env controller.Env, _ config) (*protectionController, error) {
+func newController(env controller.Env) (*protectionController, error) {
 	classes, core := env.Informers.Storage().V1().VolumeAttributesClasses(), env.Informers.Core().V1()
 	volumes, claims := core.PersistentVolumes().Informer(), core.PersistentVolumeClaims().Informer()
 	index.Ensure(volumes, classIndex, classKeys)

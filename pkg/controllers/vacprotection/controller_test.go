@@ -19,6 +19,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -92,10 +93,7 @@ func TestReferences(t *testing.T) {
 func begin(t testing.TB, objects ...runtime.Object) (*controllertest.Subject[string], *protectionController) {
 	t.Helper()
 	s := controllertest.NewSubject(t, "gold", objects...)
-	c, err := newController(s.Env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(s.Env.Env))(t)
 	s.Work = c.reconcile
 	s.Kinds = []runtime.Object{&storagev1.VolumeAttributesClass{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}}
 	s.CatchUp(t)
@@ -210,10 +208,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t, is)
 			env.RefuseIf(put, apierrors.NewInternalError(errors.New("boom")), func(n int) bool { return n <= 2 })
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.Start(t)
 			env.Fake.ClearActions()
 			env.Run(t, c)
@@ -283,10 +278,7 @@ func TestAWriteDoesNotProveThatAClassIsGone(t *testing.T) {
 			env.RefuseIf(put, apierrors.NewConflict(storagev1.Resource("volumeattributesclasses"), "gold", nil), func(n int) bool {
 				return n == 1 && tc.conflict
 			})
-			c, err := newController(env.Env, config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(newController(env.Env))(t)
 			env.Start(t)
 			env.Run(t, c)
 			controllertest.Eventually(t, "the write is refused", func() bool {
@@ -352,14 +344,11 @@ func TestWhatIsQueued(t *testing.T) {
 // Pins VAC-11, VAC-23, VAC-26 and VAC-27.
 func TestAClassGoesAfterItsReferences(t *testing.T) {
 	env := controllertest.New(t, class(deleted), volume("gold"), claim("gold", "gold"))
-	if _, err := newController(env.Env, config{}); err != nil {
+	if _, err := newController(env.Env); err != nil {
 		t.Fatal(err)
 	}
 	env.Succeed(nil)
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	reconciled := func(n uint64) {
@@ -385,10 +374,7 @@ func TestAClassGoesAfterItsReferences(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	env := controllertest.New(t, class(unprotected), class(unprotected, func(c *storagev1.VolumeAttributesClass) { c.Name = "silver" }))
 	env.Refuse("update volumeattributesclasses silver", errors.New("boom"))
-	c, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env))(t)
 	env.Start(t)
 	env.Run(t, c)
 	controllertest.Eventually(t, "both were worked on", func() bool {
@@ -408,10 +394,7 @@ func TestDescriptor(t *testing.T) {
 	if d.Requires[0].Resource != "volumeattributesclasses" {
 		t.Errorf("it waits for %v", d.Requires)
 	}
-	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.New(controllertest.New(t).Env, d.Value(cfg)))(t)
 	if s := c.(*protectionController).loop.Inspect(); s.Workers != 1 || s.Queue != "vacprotection" {
 		t.Errorf("loop: %+v", s)
 	}

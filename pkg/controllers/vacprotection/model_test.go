@@ -126,7 +126,7 @@ func TestWhateverHappensNoClassStaysUnused(t *testing.T) {
 
 func (m *model) run() {
 	m.Start = func(env controller.Env, _ any) simulation.Instance {
-		c := must.Get(newController(env, config{}))(m.t)
+		c := must.Get(newController(env))(m.t)
 		queue := simulation.NewQueue(m.World, c.reconcile)
 		queue.AnyOrder = true
 		c.queue = queue

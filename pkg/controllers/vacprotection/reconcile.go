@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/protection"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -52,7 +53,7 @@ func (c *protectionController) change(ctx context.Context, class *storagev1.Volu
 	if apierrors.IsConflict(err) {
 		live, failed := classes.Get(ctx, class.Name, metav1.GetOptions{})
 		switch {
-		case reconcile.Absent(failed):
+		case controller.Absent(failed):
 			return nil
 		case failed != nil:
 			return errors.Join(err, failed)

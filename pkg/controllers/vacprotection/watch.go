@@ -11,8 +11,7 @@ import (
 
 func (c *protectionController) watch(classes, volumes, claims cache.SharedIndexInformer) {
 	watch.Objects(classes, watch.Funcs[*storagev1.VolumeAttributesClass]{
-		Add:    c.classSeen,
-		Update: func(lane reconcile.Lane, _, class *storagev1.VolumeAttributesClass) { c.classSeen(lane, class) },
+		AddOrUpdate: c.classSeen,
 	})
 	watch.Objects(volumes, watch.Funcs[*corev1.PersistentVolume]{
 		Update: func(lane reconcile.Lane, old, volume *corev1.PersistentVolume) {

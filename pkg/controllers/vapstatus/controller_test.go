@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // The status is applied. Pins VAP-7.
@@ -157,10 +158,7 @@ func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
 // Pins VAP-6.
 func TestEveryEventButADeletionQueuesThePolicy(t *testing.T) {
 	env := controllertest.New(t)
-	c, err := newController(env.Env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(env.Env, config{workers: 1}))(t)
 	env.Start(t)
 	policies := env.Fake.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	observed := with(newPolicy("true"), func(p *admissionregistrationv1.ValidatingAdmissionPolicy) { p.Status.ObservedGeneration = 1 })

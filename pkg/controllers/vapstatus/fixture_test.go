@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/openapi/openapitest"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // documents serves the OpenAPI documents of an API server and records the reads.
@@ -109,10 +110,7 @@ func newSubject(t testing.TB, policies ...runtime.Object) *subject {
 	s.mapper = &resets{RESTMapper: mapper}
 	env := &s.Subject.Env.Env
 	env.Discovery, env.Mapper = s.documents, s.mapper
-	c, err := newController(*env, config{workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newController(*env, config{workers: 1}))(t)
 	s.statusController, s.Work = c, c.reconcile
 	s.Kinds = []runtime.Object{&admissionregistrationv1.ValidatingAdmissionPolicy{}}
 	s.Store(t, policies...)

@@ -10,8 +10,7 @@ import (
 // watch enqueues every policy. Reconciling a policy decides whether its generation needs a check.
 func (s *statusController) watch(policies cache.SharedIndexInformer) {
 	watch.Objects(policies, watch.Funcs[*policy]{
-		Add:    s.enqueue,
-		Update: func(lane reconcile.Lane, _, p *policy) { s.enqueue(lane, p) },
+		AddOrUpdate: s.enqueue,
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // answered records the lease in the response to a request of this process. It is current,
@@ -100,5 +102,5 @@ func (e *Elector) setFree(now time.Time, free bool) {
 
 // older reports whether a was stored before b.
 func older(a, b *coordinationv1.Lease) bool {
-	return olderVersion(a.ResourceVersion, b.ResourceVersion)
+	return controller.IsOlder(a.ResourceVersion, b.ResourceVersion)
 }

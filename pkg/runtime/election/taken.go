@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // TakenAnnotation is on a lease. It holds the resource versions of the records that its last holders replaced when they
@@ -25,7 +26,7 @@ const maxTaken = 16
 func takenOf(l *coordinationv1.Lease) []string {
 	versions := strings.Fields(l.Annotations[TakenAnnotation])
 	for i, version := range versions {
-		if !olderVersion(version, l.ResourceVersion) || i > 0 && !olderVersion(versions[i-1], version) {
+		if !controller.IsOlder(version, l.ResourceVersion) || i > 0 && !controller.IsOlder(versions[i-1], version) {
 			return nil
 		}
 	}
@@ -49,15 +50,9 @@ func contradicts(seen, now *coordinationv1.Lease) bool {
 	}
 	var earlier []string
 	for _, version := range takenOf(now) {
-		if olderVersion(version, seen.ResourceVersion) {
+		if controller.IsOlder(version, seen.ResourceVersion) {
 			earlier = append(earlier, version)
 		}
 	}
 	return len(earlier) > 0 && !slices.Equal(earlier, known[max(0, len(known)-len(earlier)):])
-}
-
-// olderVersion reports whether a comes before b; false if one of them is no version.
-func olderVersion(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }

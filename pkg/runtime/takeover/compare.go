@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // snapshot is what a consistent read has shown.
@@ -47,7 +49,7 @@ func (s snapshot) missingFrom(store cache.Indexer) []difference {
 	}
 	for _, item := range store.List() {
 		cached, key, ok := identify(item)
-		if !ok || s.objects[key].uid == cached.GetUID() || newer(cached.GetResourceVersion(), s.version) {
+		if !ok || s.objects[key].uid == cached.GetUID() || controller.IsOlder(s.version, cached.GetResourceVersion()) {
 			continue
 		}
 		if d := (difference{key: key, was: cached.GetUID()}); !d.shownBy(store) {
@@ -75,9 +77,9 @@ func (d difference) shownBy(store cache.Indexer) bool {
 	}
 	if cached.GetUID() != d.want.uid {
 		// A newer object of the same name exists because this one is gone.
-		return newer(cached.GetResourceVersion(), d.want.version)
+		return controller.IsOlder(d.want.version, cached.GetResourceVersion())
 	}
-	return cached.GetResourceVersion() == d.want.version || newer(cached.GetResourceVersion(), d.want.version)
+	return cached.GetResourceVersion() == d.want.version || controller.IsOlder(d.want.version, cached.GetResourceVersion())
 }
 
 func identify(item any) (o metav1.Object, key string, ok bool) {

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // settleTime is how long the API server can still be processing a write whose response was
@@ -130,13 +131,7 @@ func (e *entry) unsettle(until time.Time) {
 }
 
 func (e *entry) raise(version string) {
-	if e.version == "" || newer(version, e.version) {
+	if e.version == "" || controller.IsOlder(e.version, version) {
 		e.version = version
 	}
-}
-
-// newer reports whether a is known to be a later version than b.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }

@@ -16,7 +16,6 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Services are the Services of the scope. The library reads one where its work on a key begins, and takes NotFound to
@@ -164,7 +163,7 @@ func (s servicesOf) current(name string) (*corev1.Service, error) {
 		}
 	}
 	switch {
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return nil, nil
 	case apierrors.IsNotFound(err):
 		// Not wrapped: the library would conclude that the Service is gone.

@@ -15,6 +15,7 @@ import (
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -113,7 +114,7 @@ func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface
 			w = *known
 		})
 	}
-	if writes.IsOlder(cached.ResourceVersion, w.version) && p.clock.Since(w.at) < writes.Timeout {
+	if controller.IsOlder(cached.ResourceVersion, w.version) && p.clock.Since(w.at) < writes.Timeout {
 		return api.NewRetryError("waiting for the cache to show what was written of Service "+keyOf(cached), recheck)
 	}
 	return nil
@@ -123,7 +124,7 @@ func (p *processed) begin(ctx context.Context, live typedcorev1.ServiceInterface
 // have had the finalizer then, which the cache has never shown.
 func (p *processed) isNewer(than *corev1.Service) bool {
 	w, _ := p.of(keyOf(than))
-	return w.uid == than.UID && (w.unsure || writes.IsOlder(than.ResourceVersion, w.version))
+	return w.uid == than.UID && (w.unsure || controller.IsOlder(than.ResourceVersion, w.version))
 }
 
 // hasLost reports whether a Service has lost its finalizer or the address of its load balancer, with or without the
@@ -143,7 +144,7 @@ func (p *processed) hasLost(was, is *corev1.Service) bool {
 // in between is found by a resync.
 func (p *processed) hasLostAddress(is *corev1.Service) (lost bool) {
 	p.change(keyOf(is), func(w *written) {
-		lost = w.uid == is.UID && w.addressed != "" && writes.IsOlder(w.addressed, is.ResourceVersion) &&
+		lost = w.uid == is.UID && w.addressed != "" && controller.IsOlder(w.addressed, is.ResourceVersion) &&
 			p.clock.Since(w.restored) >= writes.Timeout
 		if lost {
 			w.restored = p.clock.Now()

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // Definitions are the CustomResourceDefinitions. That of a resource has the name "resource.group".
@@ -45,7 +45,7 @@ func Read(ctx context.Context, client dynamic.Interface, of schema.GroupResource
 		return nil, nil
 	}
 	object, err := client.Resource(Definitions).Get(ctx, of.String(), metav1.GetOptions{})
-	if reconcile.Absent(err) {
+	if controller.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // Claimer claims objects for one owner.
@@ -84,7 +84,7 @@ func (c Claimer[T]) adopt(ctx context.Context, obj T, canAdopt func(context.Cont
 		return false, err
 	}
 	if err := c.Patch(ctx, obj, patch); err != nil {
-		if reconcile.Absent(err) {
+		if controller.Absent(err) {
 			return false, nil
 		}
 		return false, err
@@ -100,7 +100,7 @@ func (c Claimer[T]) release(ctx context.Context, obj T) error {
 	err = c.Patch(ctx, obj, patch)
 	// Invalid means that the object has no owner references, or that it was recreated with
 	// another UID. In both cases the owner does not control it.
-	if reconcile.Absent(err) || apierrors.IsInvalid(err) {
+	if controller.Absent(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return err

@@ -149,7 +149,7 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 // deleted while it was reconciled, as a rule between the last write to its dependents and that of its status.
 func (o *Owners[T]) isAbsent(key types.NamespacedName, answer error) bool {
 	var status apierrors.APIStatus
-	if !reconcile.Absent(answer) || !errors.As(answer, &status) {
+	if !controller.Absent(answer) || !errors.As(answer, &status) {
 		return false
 	}
 	of, resource := status.Status().Details, o.options.Resource

@@ -62,7 +62,7 @@ func (c Control) CreateNamed(
 type unsent struct{ error }
 
 // Delete deletes a pod by UID, with its own grace period. The answer that there is no such pod is returned unwrapped,
-// see reconcile.Absent; every other error is wrapped. A conflict, usually because another pod has the name, is not
+// see controller.Absent; every other error is wrapped. A conflict, usually because another pod has the name, is not
 // reported as a failure, but requeues the owner: the cache will show what the next attempt needs.
 func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
@@ -72,7 +72,7 @@ func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error
 		klog.FromContext(ctx).V(4).Info("Deleted pod", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
 		c.Record(deletedPod(owner, pod.Name))
 		return nil
-	case reconcile.Absent(err):
+	case controller.Absent(err):
 		return err
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("unable to delete pods: %w", err))

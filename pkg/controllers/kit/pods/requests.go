@@ -2,10 +2,12 @@ package pods
 
 import (
 	"context"
+	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 
 	"kcmd.dev/pkg/controller"
@@ -18,6 +20,20 @@ func PatchStatus(ctx context.Context, client kubernetes.Interface, pod *corev1.P
 	_, err := client.CoreV1().Pods(pod.Namespace).
 		Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
+}
+
+// StatusPatch returns the strategic merge patch from the status of a pod to another one. What unchanged has of the
+// metadata of the pod is a precondition.
+func StatusPatch(pod *corev1.Pod, status corev1.PodStatus, unchanged metav1.ObjectMeta) ([]byte, error) {
+	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: unchanged, Status: status})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }
 
 // MarkDisrupted sets a condition of a pod that is about to be deleted, unless it has that already: see DisruptionPatch.

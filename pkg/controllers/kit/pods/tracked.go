@@ -66,7 +66,7 @@ func (t Tracked) CreateNamed(
 	err = fmt.Errorf("pod %q was stored with other labels, annotations or finalizers than were sent, so that it does not "+
 		"count and is deleted; an admission webhook may change them", pod.Name)
 	t.Untracked.RecordFailure(ctx, failedCreate(owner, err))
-	if failure := t.Untracked.Delete(ctx, owner, &corev1.Pod{ObjectMeta: *pod}); failure != nil && !reconcile.Absent(failure) {
+	if failure := t.Untracked.Delete(ctx, owner, &corev1.Pod{ObjectMeta: *pod}); failure != nil && !controller.Absent(failure) {
 		klog.FromContext(ctx).Error(failure, "Failed to delete a pod that does not count", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
 	}
 	return nil, err
@@ -119,7 +119,7 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 	return Failures(slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
 		pod := victims[i]
 		err := t.Untracked.Delete(ctx, owner, pod)
-		if reconcile.Absent(err) {
+		if controller.Absent(err) {
 			return nil // the cache does not show it yet
 		}
 		if err != nil {

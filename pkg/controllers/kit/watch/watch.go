@@ -38,6 +38,8 @@ type Funcs[T metav1.Object] struct {
 	Add func(lane reconcile.Lane, obj T)
 	// Update is called for every change, and on a resync with the same object twice.
 	Update func(lane reconcile.Lane, old, new T)
+	// AddOrUpdate is Add and Update in one, where the old state does not matter. Only without these two.
+	AddOrUpdate func(lane reconcile.Lane, obj T)
 	// Delete is called with the last known state of a deleted object.
 	Delete func(obj T)
 	// Missed is called instead of Delete for an object that a list after a break of the watch lacked, with the state
@@ -59,7 +61,13 @@ func ObjectsEvery[T metav1.Object](informer cache.SharedIndexInformer, resync ti
 
 // Handler returns the handlers for a caller that adds them to an informer itself, because it needs
 // to know when they have received all objects.
-func Handler[T metav1.Object](funcs Funcs[T]) cache.ResourceEventHandler { return handler[T]{funcs} }
+func Handler[T metav1.Object](funcs Funcs[T]) cache.ResourceEventHandler {
+	if both := funcs.AddOrUpdate; both != nil {
+		funcs.Add = both
+		funcs.Update = func(lane reconcile.Lane, _, obj T) { both(lane, obj) }
+	}
+	return handler[T]{funcs}
+}
 
 type handler[T metav1.Object] struct{ funcs Funcs[T] }
 

@@ -41,17 +41,6 @@ func TestAnUpdateToAnotherObjectBeginsAnew(t *testing.T) {
 	}
 }
 
-// capturing is an informer that only remembers its handler.
-type capturing struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-func (c *capturing) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	c.handler = h
-	return nil, nil
-}
-
 func pod(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
@@ -63,7 +52,7 @@ func lane(l reconcile.Lane) string {
 // Pins WL-85 and CIDR-8.
 func TestObjects(t *testing.T) {
 	var seen []string
-	informer := &capturing{}
+	informer := &controllertest.Captured{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
 		Add: func(l reconcile.Lane, p *corev1.Pod) { seen = append(seen, "add "+p.Name+" "+lane(l)) },
 		Update: func(l reconcile.Lane, old, new *corev1.Pod) {
@@ -71,17 +60,17 @@ func TestObjects(t *testing.T) {
 		},
 		Delete: func(p *corev1.Pod) { seen = append(seen, "delete "+p.Name) },
 	})
-	informer.handler.OnAdd(pod("replayed", "1"), true)
-	informer.handler.OnAdd(pod("new", "1"), false)
-	informer.handler.OnUpdate(pod("a", "1"), pod("b", "2"))
-	informer.handler.OnUpdate(pod("a", "1"), pod("a", "1"))
-	informer.handler.OnDelete(pod("gone", "1"))
-	informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "missed", Obj: pod("missed", "1")})
+	informer.Handler.OnAdd(pod("replayed", "1"), true)
+	informer.Handler.OnAdd(pod("new", "1"), false)
+	informer.Handler.OnUpdate(pod("a", "1"), pod("b", "2"))
+	informer.Handler.OnUpdate(pod("a", "1"), pod("a", "1"))
+	informer.Handler.OnDelete(pod("gone", "1"))
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "missed", Obj: pod("missed", "1")})
 	// Whatever is no pod is dropped.
-	informer.handler.OnAdd(&corev1.Node{}, false)
-	informer.handler.OnUpdate(&corev1.Node{}, pod("a", "1"))
-	informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "odd", Obj: "odd"})
-	informer.handler.OnDelete(nil)
+	informer.Handler.OnAdd(&corev1.Node{}, false)
+	informer.Handler.OnUpdate(&corev1.Node{}, pod("a", "1"))
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "odd", Obj: "odd"})
+	informer.Handler.OnDelete(nil)
 
 	want := []string{
 		"add replayed backlog", "add new fresh", "update a to b fresh", "update a to a backlog", "delete gone", "delete missed",
@@ -136,32 +125,31 @@ func TestWhatAListLacksIsMissed(t *testing.T) {
 // What Funcs do not want does not reach them, whoever calls them, and informers are told so.
 func TestOnlyWhatIsWanted(t *testing.T) {
 	var seen []string
-	informer := &capturing{}
+	informer := &controllertest.Captured{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
-		Only:     func(p *corev1.Pod) bool { return p.Name != "other" },
-		UpdateIf: func(old, new *corev1.Pod) bool { return old.ResourceVersion != new.ResourceVersion },
-		Add:      func(_ reconcile.Lane, p *corev1.Pod) { seen = append(seen, p.Name) },
-		Update:   func(_ reconcile.Lane, _, p *corev1.Pod) { seen = append(seen, p.Name) },
-		Delete:   func(p *corev1.Pod) { seen = append(seen, p.Name) },
+		Only:        func(p *corev1.Pod) bool { return p.Name != "other" },
+		UpdateIf:    func(old, new *corev1.Pod) bool { return old.ResourceVersion != new.ResourceVersion },
+		AddOrUpdate: func(_ reconcile.Lane, p *corev1.Pod) { seen = append(seen, p.Name) },
+		Delete:      func(p *corev1.Pod) { seen = append(seen, p.Name) },
 	})
-	h := informer.handler.(informers.Selective)
+	h := informer.Handler.(informers.Selective)
 	mine, newer, other := pod("mine", "1"), pod("mine", "2"), pod("other", "1")
 	for name, test := range map[string]struct {
 		tell  func()
 		wants bool
 		want  bool
 	}{
-		"added":               {func() { informer.handler.OnAdd(mine, false) }, h.WantsAdd(mine), true},
-		"another is added":    {func() { informer.handler.OnAdd(other, false) }, h.WantsAdd(other), false},
-		"updated":             {func() { informer.handler.OnUpdate(mine, newer) }, h.WantsUpdate(mine, newer), true},
-		"without a change":    {func() { informer.handler.OnUpdate(mine, mine) }, h.WantsUpdate(mine, mine), false},
-		"another is updated":  {func() { informer.handler.OnUpdate(other, pod("other", "2")) }, h.WantsUpdate(other, pod("other", "2")), false},
-		"begins to matter":    {func() { informer.handler.OnUpdate(other, newer) }, h.WantsUpdate(other, newer), true},
-		"ceases to matter":    {func() { informer.handler.OnUpdate(newer, other) }, h.WantsUpdate(newer, other), true},
-		"deleted":             {func() { informer.handler.OnDelete(mine) }, h.WantsDelete(mine), true},
-		"another is deleted":  {func() { informer.handler.OnDelete(other) }, h.WantsDelete(other), false},
-		"found to be deleted": {func() { informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: mine}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: mine}), true},
-		"another is missed":   {func() { informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: other}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: other}), false},
+		"added":               {func() { informer.Handler.OnAdd(mine, false) }, h.WantsAdd(mine), true},
+		"another is added":    {func() { informer.Handler.OnAdd(other, false) }, h.WantsAdd(other), false},
+		"updated":             {func() { informer.Handler.OnUpdate(mine, newer) }, h.WantsUpdate(mine, newer), true},
+		"without a change":    {func() { informer.Handler.OnUpdate(mine, mine) }, h.WantsUpdate(mine, mine), false},
+		"another is updated":  {func() { informer.Handler.OnUpdate(other, pod("other", "2")) }, h.WantsUpdate(other, pod("other", "2")), false},
+		"begins to matter":    {func() { informer.Handler.OnUpdate(other, newer) }, h.WantsUpdate(other, newer), true},
+		"ceases to matter":    {func() { informer.Handler.OnUpdate(newer, other) }, h.WantsUpdate(newer, other), true},
+		"deleted":             {func() { informer.Handler.OnDelete(mine) }, h.WantsDelete(mine), true},
+		"another is deleted":  {func() { informer.Handler.OnDelete(other) }, h.WantsDelete(other), false},
+		"found to be deleted": {func() { informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: mine}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: mine}), true},
+		"another is missed":   {func() { informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: other}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: other}), false},
 	} {
 		seen = nil
 		test.tell()
@@ -176,12 +164,12 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 }
 
 func TestFunctionsMayBeMissing(t *testing.T) {
-	informer := &capturing{}
+	informer := &controllertest.Captured{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{})
-	informer.handler.OnAdd(pod("a", "1"), false)
-	informer.handler.OnUpdate(pod("a", "1"), pod("a", "2"))
-	informer.handler.OnDelete(pod("a", "2"))
-	if h := informer.handler.(informers.Selective); h.WantsAdd(pod("a", "1")) || h.WantsUpdate(pod("a", "1"), pod("a", "2")) || h.WantsDelete(pod("a", "2")) {
+	informer.Handler.OnAdd(pod("a", "1"), false)
+	informer.Handler.OnUpdate(pod("a", "1"), pod("a", "2"))
+	informer.Handler.OnDelete(pod("a", "2"))
+	if h := informer.Handler.(informers.Selective); h.WantsAdd(pod("a", "1")) || h.WantsUpdate(pod("a", "1"), pod("a", "2")) || h.WantsDelete(pod("a", "2")) {
 		t.Error("it wants something without a function for it")
 	}
 }
@@ -219,17 +207,17 @@ func TestARefusedHandlerOrIndexFailsTheScope(t *testing.T) {
 func TestTheLaneNamesTheObject(t *testing.T) {
 	env := controllertest.New(t)
 	loop := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q"}, func(context.Context, string) error { return nil })
-	informer := &capturing{}
+	informer := &controllertest.Captured{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
 		Add:    func(l reconcile.Lane, p *corev1.Pod) { loop.Enqueue(l, p.Name) },
 		Update: func(l reconcile.Lane, _, p *corev1.Pod) { loop.Enqueue(l, p.Name) },
 		Delete: func(p *corev1.Pod) { loop.Enqueue(reconcile.Gone(p), p.Name) },
 	})
-	informer.handler.OnAdd(pod("added", "1"), false)
-	informer.handler.OnAdd(pod("replayed", "1"), true)
-	informer.handler.OnUpdate(pod("updated", "1"), pod("updated", "2"))
-	informer.handler.OnUpdate(pod("resynced", "1"), pod("resynced", "1"))
-	informer.handler.OnDelete(pod("deleted", "1"))
+	informer.Handler.OnAdd(pod("added", "1"), false)
+	informer.Handler.OnAdd(pod("replayed", "1"), true)
+	informer.Handler.OnUpdate(pod("updated", "1"), pod("updated", "2"))
+	informer.Handler.OnUpdate(pod("resynced", "1"), pod("resynced", "1"))
+	informer.Handler.OnDelete(pod("deleted", "1"))
 	want := map[string]string{"added": "Pod added added", "replayed": "start", "updated": "Pod updated updated", "resynced": "resync", "deleted": "Pod deleted deleted"}
 	for _, key := range loop.Keys(func(string) bool { return true }) {
 		if key.Trigger != want[key.Key] {

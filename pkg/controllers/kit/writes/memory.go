@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -127,7 +128,7 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 	if r.Versions == nil {
 		r.Versions = map[schema.GroupResource]string{}
 	}
-	if IsOlder(version, r.Versions[resource]) {
+	if controller.IsOlder(version, r.Versions[resource]) {
 		return
 	}
 	r.Versions[resource] = version

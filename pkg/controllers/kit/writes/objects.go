@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -176,4 +177,6 @@ func (m *Memory) dropVisible(r *record) {
 }
 
 // isNewer returns false if the versions cannot be compared: the cache then takes precedence.
-func isNewer(obj metav1.Object, than string) bool { return IsOlder(than, obj.GetResourceVersion()) }
+func isNewer(obj metav1.Object, than string) bool {
+	return controller.IsOlder(than, obj.GetResourceVersion())
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -125,7 +126,7 @@ func (m *Memory) noticeRestore(resource schema.GroupResource) {
 		return
 	}
 	version := store.LastStoreSyncResourceVersion()
-	if IsOlder(version, m.reached[resource]) {
+	if controller.IsOlder(version, m.reached[resource]) {
 		m.forgetWrites(resource)
 	}
 	m.reached[resource] = version
@@ -148,7 +149,7 @@ func (m *Memory) stale(r *record) *StaleError {
 		if _, ok := r.Versions[resource]; !ok {
 			continue // read dropped it, because the version of the store went back
 		}
-		if !IsOlder(read, written) {
+		if !controller.IsOlder(read, written) {
 			delete(r.Versions, resource)
 			continue
 		}

@@ -51,9 +51,8 @@ func Selects(service *corev1.Service) bool {
 // ServiceFuncs queue a Service on every notification.
 func ServiceFuncs(queue reconcile.Queue[types.NamespacedName]) watch.Funcs[*corev1.Service] {
 	return watch.Funcs[*corev1.Service]{
-		Add:    func(lane reconcile.Lane, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
-		Update: func(lane reconcile.Lane, _, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
-		Delete: func(s *corev1.Service) { queue.Enqueue(reconcile.Gone(s), reconcile.KeyOf(s)) },
+		AddOrUpdate: func(lane reconcile.Lane, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
+		Delete:      func(s *corev1.Service) { queue.Enqueue(reconcile.Gone(s), reconcile.KeyOf(s)) },
 	}
 }
 

@@ -105,8 +105,8 @@ func TestNotifications(t *testing.T) {
 func TestServiceNotifications(t *testing.T) {
 	queue := &controllertest.Queue[types.NamespacedName]{}
 	funcs, web := podchanges.ServiceFuncs(queue), service("n", "web", a)
-	funcs.Add(reconcile.Backlog, web)
-	funcs.Update(reconcile.Fresh, web, web)
+	funcs.AddOrUpdate(reconcile.Backlog, web)
+	funcs.AddOrUpdate(reconcile.Fresh, web)
 	funcs.Delete(service("n", "gone", a))
 	queue.Want(t, "backlog n/web", "n/web", "n/gone")
 }

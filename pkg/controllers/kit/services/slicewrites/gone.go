@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/pkg/controller"
 )
 
 // state is a state of a slice.
@@ -46,7 +45,7 @@ func (l *Ledger) ask(ctx context.Context, service types.NamespacedName, cached [
 		switch {
 		case err == nil && l.isStill(live, shown.UID, service):
 			l.Updated(live, cached)
-		case err == nil || reconcile.Absent(err):
+		case err == nil || controller.Absent(err):
 			l.mu.Lock()
 			delete(l.doubts, shown.UID)
 			l.Tracker.ExpectDeletion(shown) // the cache will come to show that it is gone, or not ours
@@ -91,7 +90,7 @@ func (l *Ledger) dropGone(
 ) {
 	for uid, name := range l.overdue(service, cached, version) {
 		live, err := l.client.EndpointSlices(service.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !reconcile.Absent(err) {
+		if err != nil && !controller.Absent(err) {
 			klog.FromContext(ctx).V(2).Info("cannot read an EndpointSlice that the cache lacks, waiting for the cache",
 				"endpointSlice", klog.KRef(service.Namespace, name), "err", err)
 			continue
@@ -119,7 +118,7 @@ func (l *Ledger) overdue(
 		slice := sliceOf(service)
 		slice.UID = uid
 		isAwaited := !l.Tracker.ShouldSync(slice) // true of one that is not tracked, or whose deletion is expected
-		if isAwaited && withUID(cached, uid) == nil && !writes.IsOlder(version, last.version) {
+		if isAwaited && withUID(cached, uid) == nil && !controller.IsOlder(version, last.version) {
 			names[uid] = last.name
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/requests"
@@ -113,7 +114,7 @@ func (c Control) Delete(ctx context.Context, revision *appsv1.ControllerRevision
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &revision.UID}}
 	err := c.client.AppsV1().ControllerRevisions(revision.Namespace).Delete(ctx, revision.Name, options)
 	// A conflict means that the name now belongs to another revision.
-	if err == nil || reconcile.Absent(err) || apierrors.IsConflict(err) {
+	if err == nil || controller.Absent(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return fmt.Errorf("deleting revision %s/%s: %w", revision.Namespace, revision.Name, err)

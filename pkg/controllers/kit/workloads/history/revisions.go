@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -27,15 +28,10 @@ type Owner struct {
 // the template, the annotations of the owner, and no namespace.
 func New(owner Owner, template *corev1.PodTemplateSpec, payload []byte, number int64, collisions int32) *appsv1.ControllerRevision {
 	hash := Hash(payload, collisions)
-	labels := maps.Clone(template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[hashLabel] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            Name(owner.GetName(), hash),
-			Labels:          labels,
+			Labels:          labels.Merge(template.Labels, labels.Set{hashLabel: hash}),
 			Annotations:     maps.Clone(owner.GetAnnotations()),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, owner.Kind)},
 		},

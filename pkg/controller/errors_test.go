@@ -1,4 +1,4 @@
-package reconcile_test
+package controller_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controller"
 )
 
 // Pins MGR-194.
@@ -35,7 +35,7 @@ func TestAbsent(t *testing.T) {
 		"no answer":                {errors.New("connection refused"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := reconcile.Absent(tc.err); got != tc.want {
+			if got := controller.Absent(tc.err); got != tc.want {
 				t.Errorf("Absent = %v, want %v", got, tc.want)
 			}
 		})

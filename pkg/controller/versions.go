@@ -1,4 +1,4 @@
-package writes
+package controller
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
