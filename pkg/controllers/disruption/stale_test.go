@@ -221,6 +221,19 @@ func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 	}
 }
 
+// Pins PDB-38.
+func TestABudgetIsNotLookedAtBeforeTheCacheShowsWhatWasWritten(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1")), pod("a"))
+	b.CompleteWrites("poddisruptionbudgets")
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "1", asked: func() {}}})
+	b.NextVersion()
+	b.MustReconcile(t)
+	b.wrote(t)
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestAWriteThatArrivesDuringTheCheckIsSeen: its echo wakes nobody, so a budget read too
 // early would stay as it was written.
 // Pins PDB-38.
