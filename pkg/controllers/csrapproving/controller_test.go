@@ -128,7 +128,11 @@ func TestApproval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := csr(t, tc.edits...)
 			env, a := start(t, tc.allowed, r)
+			cached := must.Get(a.requests.Get("csr"))(t)
 			must.Succeed(t, a.reconcile(env.Context(), "csr"))
+			if len(cached.Status.Conditions) != len(r.Status.Conditions) {
+				t.Error("CSRA-9: the cached object was changed")
+			}
 			if diff := cmp.Diff(tc.reviewed, reviewed(env)); diff != "" {
 				t.Errorf("reviews (-want +got):\n%s", diff)
 			}
@@ -284,13 +288,16 @@ func TestARefusedRequestIsTriedAgain(t *testing.T) {
 // What cannot be approved is not queued. Pins CSRA-26 and CSRA-27.
 func TestOnlyCandidatesAreQueued(t *testing.T) {
 	_, a := start(t, nil)
+	requests := &controllertest.Captured{}
+	a.watch(requests)
+	requests.Handler.OnUpdate(csr(t), csr(t, has("Denied", "True")))
 	a.enqueue(reconcile.Fresh, csr(t, signer("example.com/a")))
 	a.enqueue(reconcile.Fresh, csr(t, has("Denied", "True")))
 	a.enqueue(reconcile.Backlog, csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }))
 	if s := a.loop.Inspect(); s.Depth != 0 {
 		t.Errorf("%+v", s)
 	}
-	a.enqueue(reconcile.Fresh, csr(t))
+	requests.Handler.OnUpdate(csr(t, signer("example.com/a")), csr(t))
 	if s := a.loop.Inspect(); s.Depth != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -304,7 +311,9 @@ func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 		t.Errorf("one that has not failed: %+v", s)
 	}
 	a.loop.AddRateLimited("csr")
-	a.deleted(csr(t))
+	requests := &controllertest.Captured{}
+	a.watch(requests)
+	requests.Handler.OnDelete(csr(t))
 	env.Run(t, a)
 	controllertest.Eventually(t, "it is forgotten", func() bool { return a.loop.Retries("csr") == 0 })
 }
