@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -36,6 +37,7 @@ func TestWritesOfTheLibrary(t *testing.T) {
 		return err
 	}
 	updated := func(client slicesClient) error { return update(client, "7") }
+	late := func(client slicesClient) error { return update(client, "6") }
 	overwritten := func(client slicesClient) error { return update(client, "") }
 	deleted := func(client slicesClient) error { return client.Delete(t.Context(), "s", metav1.DeleteOptions{}) }
 	somebodyElses := func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "other" }
@@ -46,9 +48,11 @@ func TestWritesOfTheLibrary(t *testing.T) {
 		answer   error
 		fails    func(error) bool
 		sent     bool
+		version  string // of the update that is sent, if not 7
 		observed []string
 	}{
 		"EPS-23: updated":                      {write: updated, sent: true, observed: []string{"wrote s"}},
+		"EPS-81: updated as it was before":     {write: late, answer: conflict, fails: apierrors.IsConflict, sent: true, version: "6", observed: []string{"failed s"}},
 		"EPS-85: an update that is refused":    {write: updated, answer: conflict, fails: apierrors.IsConflict, sent: true, observed: []string{"failed s"}},
 		"EPS-85: an update without an answer":  {write: updated, answer: io.ErrUnexpectedEOF, sent: true, observed: []string{"unanswered s in version 7", "failed s"}},
 		"EPS-81: overwritten":                  {write: overwritten, sent: true, observed: []string{"wrote s"}},
@@ -78,7 +82,7 @@ func TestWritesOfTheLibrary(t *testing.T) {
 				}
 				if u, ok := action.(clienttesting.UpdateAction); ok {
 					is := u.GetObject().(*discoveryv1.EndpointSlice)
-					if is.ResourceVersion != "7" {
+					if is.ResourceVersion != cmp.Or(tc.version, "7") {
 						t.Errorf("EPS-81: updated in version %q", is.ResourceVersion)
 					}
 					return true, is, tc.answer
