@@ -28,8 +28,8 @@ func cluster() []Case {
 				"quotas had no status.",
 			Edits: []Edit{{
 				File: quotas + "/controller.go",
-				Old:  "	timer := c.Clock.NewTimer(syncTimeout)\n",
-				New:  "	timer := c.Clock.NewTimer(1000 * time.Hour)\n",
+				Old:  "ReadyWithin(ctx, c.Env, syncTimeout)",
+				New:  "ReadyWithin(ctx, c.Env, 1000*time.Hour)",
 			}},
 			Caught: Test{quotas, "TestWorkersStartWithoutCachesThatCannotBeFilled", ""},
 		},

@@ -90,6 +90,22 @@ func TestADeletedVolumeAttachmentIsNotTrusted(t *testing.T) {
 	}
 }
 
+// Nothing is left of it that could be executed later. Pins ATT-101.
+func TestADeletionThatWasRefusedIsNotWaitedFor(t *testing.T) {
+	s := newStage(t, aNode("a", showing("v"), uses("v")), aVolume("v", once), aClaim("v"), anAttachment("v", "a", isAttached), aPod("pod", "a", "v"))
+	s.is("v@a wanted attached listed")
+	s.idle = true
+	refusal := apierrors.NewForbidden(storagev1.Resource("volumeattachments"), "v", errRefused)
+	s.Fake.PrependReactor("delete", "volumeattachments", func(action) (bool, runtime.Object, error) { return true, nil, refusal })
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.is("v@a uncertain")
+	s.Store(t, aPod("next", "a", "v"))
+	s.pass(firstBackoff + soon)
+	s.is("v@a wanted attached listed")
+}
+
 // The deletion had no answer. When a pod wants the volume again, nothing has come of it yet: the volume would be taken
 // away from the node once it is used. That is handed over. Pins ATT-101.
 func TestAVolumeThatMayBeDetachedLateIsNotReported(t *testing.T) {

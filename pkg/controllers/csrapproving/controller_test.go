@@ -24,6 +24,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/pki"
@@ -129,7 +130,11 @@ func TestApproval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := csr(t, tc.edits...)
 			env, a := start(t, tc.allowed, r)
+			cached := must.Get(a.requests.Get("csr"))(t)
 			must.Succeed(t, a.reconcile(env.Context(), "csr"))
+			if len(cached.Status.Conditions) != len(r.Status.Conditions) {
+				t.Error("CSRA-9: the cached object was changed")
+			}
 			if diff := cmp.Diff(tc.reviewed, reviewed(env)); diff != "" {
 				t.Errorf("reviews (-want +got):\n%s", diff)
 			}
@@ -285,14 +290,16 @@ func TestARefusedRequestIsTriedAgain(t *testing.T) {
 // What cannot be approved is not queued. Pins CSRA-26 and CSRA-27.
 func TestOnlyCandidatesAreQueued(t *testing.T) {
 	_, a := start(t, nil)
-	seen := certificates.Funcs(a.loop, isCandidate).AddOrUpdate
-	seen(reconcile.Fresh, csr(t, signer("example.com/a")))
-	seen(reconcile.Fresh, csr(t, has("Denied", "True")))
-	seen(reconcile.Backlog, csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }))
+	requests := &controllertest.Captured{}
+	watch.Objects(requests, certificates.Funcs(a.loop, isCandidate))
+	requests.Handler.OnUpdate(csr(t), csr(t, has("Denied", "True")))
+	requests.Handler.OnAdd(csr(t, signer("example.com/a")), false)
+	requests.Handler.OnAdd(csr(t, has("Denied", "True")), false)
+	requests.Handler.OnAdd(csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("x") }), true)
 	if s := a.loop.Inspect(); s.Depth != 0 {
 		t.Errorf("%+v", s)
 	}
-	seen(reconcile.Fresh, csr(t))
+	requests.Handler.OnUpdate(csr(t, signer("example.com/a")), csr(t))
 	if s := a.loop.Inspect(); s.Depth != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -307,7 +314,9 @@ func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 		t.Errorf("one that has not failed: %+v", s)
 	}
 	a.loop.AddRateLimited("csr")
-	deleted(csr(t))
+	requests := &controllertest.Captured{}
+	watch.Objects(requests, certificates.Funcs(a.loop, isCandidate))
+	requests.Handler.OnDelete(csr(t))
 	env.Run(t, a)
 	controllertest.Eventually(t, "it is forgotten", func() bool { return a.loop.Retries("csr") == 0 })
 }

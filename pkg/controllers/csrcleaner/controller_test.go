@@ -107,6 +107,7 @@ func TestReason(t *testing.T) {
 		"CSRC-11: the second of two has expired":               {[]edit{has("Approved", 50*minute), issued(slices.Concat(valid, stale))}, ""},
 		"CSRC-11: garbage does not expire":                     {[]edit{has("Approved", 50*minute), issued(garbage)}, ""},
 		"CSRC-11: a block of garbage does not expire":          {[]edit{has("Approved", 50*minute), issued([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))}, ""},
+		"CSRC-11: an empty block does not expire":              {[]edit{has("Approved", 50*minute), issued([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"))}, ""},
 		"CSRC-11: expires now":                                 {[]edit{has("Approved", 50*minute), issued(until(now))}, ""},
 		"CSRC-12: approved 5 h ago, not issued":                {[]edit{has("Approved", 5*hour)}, ""},
 		"CSRC-12, CSRC-15, CSRC-18: approved 25 h ago":         {[]edit{has("Approved", 25*hour)}, approvedLongAgo},

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/config/authority"
 	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/pki"
@@ -84,6 +85,21 @@ func TestWhatIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Pins CSRS-19.
+func TestARequestIsQueuedWhenItIsApproved(t *testing.T) {
+	_, c := start(t, one(files(t)))
+	requests := &controllertest.Captured{}
+	watch.Objects(requests, certificates.Funcs(c.loop, c.hasSigner))
+	requests.Handler.OnUpdate(csr(t, undecided), csr(t, undecided))
+	if depth := c.loop.Inspect().Depth; depth != 0 {
+		t.Errorf("undecided, %d keys are queued", depth)
+	}
+	requests.Handler.OnUpdate(csr(t, undecided), csr(t))
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("approved, %d keys are queued", depth)
+	}
+}
+
 // Pins CSRS-18.
 func TestARequestThatIsGone(t *testing.T) {
 	env, c := start(t, one(files(t)))
@@ -97,8 +113,12 @@ func TestARequestThatIsGone(t *testing.T) {
 // Pins CSRS-22, CSRS-44 and CSRS-54.
 func TestAViolationFailsTheRequest(t *testing.T) {
 	env, c := start(t, one(files(t)), csr(t, usages("client auth", "server auth")))
+	cached := must.Get(c.requests.Get("csr"))(t)
 	must.Succeed(t, c.reconcile(env.Context(), "csr"))
 	failed := written(t, env)
+	if len(cached.Status.Conditions) != 1 {
+		t.Error("the cached object was changed")
+	}
 	want := certificatesv1.CertificateSigningRequestCondition{
 		Type: "Failed", Status: "True", Reason: "SignerValidationFailure",
 		Message: "invalid usage for client certificate: server auth", LastUpdateTime: metav1.NewTime(now),

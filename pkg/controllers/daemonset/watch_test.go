@@ -286,3 +286,17 @@ func TestReconcileNode(t *testing.T) {
 	}
 	h.Queued.Want(t) // nothing for a node that is gone
 }
+
+// A node that is changed twice before it is reconciled is compared with what it was before both.
+func TestTheFirstOfTheFormerStatesOfANodeCounts(t *testing.T) {
+	var f formerNodes
+	first, second := newNode("a"), newNode("a")
+	f.keep(first)
+	f.keep(second)
+	if got := f.take("a"); got != first {
+		t.Errorf("kept is %+v", got)
+	}
+	if got := f.take("a"); got != nil {
+		t.Errorf("still kept is %+v", got)
+	}
+}

@@ -191,6 +191,17 @@ func TestRecreateWaitsForOldPods(t *testing.T) {
 	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set "+hashName(h.deployment(t))+" from 0 to 10")
 }
 
+// Pins DEP-29.
+func TestAnOldSetThatCannotBeScaledDownIsAnError(t *testing.T) {
+	refusal := errors.New("no")
+	h := newHarness(t, makeDeployment(10, recreating, image("v2")), makeSet(1, 10, current))
+	h.CatchUp(t)
+	h.Refuse("update replicasets web-1", refusal)
+	if err := h.Reconcile(); !errors.Is(err, refusal) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A ReplicaSet whose controller has not seen that it was scaled down may be given its pods right now. Pins DEP-64.
 func TestRecreateWaitsUntilTheOldSetsWereSeen(t *testing.T) {
 	unseen := func(rs *appsv1.ReplicaSet) { rs.Status = appsv1.ReplicaSetStatus{} }

@@ -134,9 +134,13 @@ func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 
 func TestAMissingBudgetIsLeftAlone(t *testing.T) {
 	b := newBench(t, pod("a"))
+	b.c.written[b.Key] = ownWrite{version: "1", evictions: "1"}
 	b.MustReconcile(t)
 	if actions, events := b.Fake.Actions(), b.RecordedEvents(); len(actions)+len(events) != 0 {
 		t.Errorf("sent %v, events %q", actions, events)
+	}
+	if len(b.c.written) != 0 {
+		t.Errorf("remembered is %v", b.c.written)
 	}
 }
 

@@ -190,6 +190,7 @@ func TestEvictionsAreKeptUntilTheCacheIsAsNew(t *testing.T) {
 		b.Clock.Step(2 * writes.Window)
 	}
 	check(2, 1)
+	check(2, 1) // its own write is not what the cache has to be as new as
 	b.Cache(t, pod("new", func(p *corev1.Pod) { p.ResourceVersion = "6" }))
 	check(2, 1)
 	b.Cache(t, pod("new", beingDeleted, func(p *corev1.Pod) { p.ResourceVersion = "8" }))
@@ -218,6 +219,19 @@ func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 	}
 	if got := b.writes(); len(got) != 0 {
 		t.Errorf("written: %+v", got)
+	}
+}
+
+// Pins PDB-38.
+func TestABudgetIsNotLookedAtBeforeTheCacheShowsWhatWasWritten(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1")), pod("a"))
+	b.CompleteWrites("poddisruptionbudgets")
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "1", asked: func() {}}})
+	b.NextVersion()
+	b.MustReconcile(t)
+	b.wrote(t)
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -196,6 +196,32 @@ func TestScalesAreRememberedForASecond(t *testing.T) {
 	}
 }
 
+// Pins PDB-42.
+func TestTheFirstAnswerThatExpiresIsAskedForAgain(t *testing.T) {
+	b := newBench(t)
+	b.serveWidgets(t)
+	until := func(widgets ...string) time.Time {
+		var all []*corev1.Pod
+		for i, widget := range widgets {
+			all = append(all, pod(string(rune('a'+i)), ownedBy("test.kcmd.dev/v1", "Widget", widget)))
+		}
+		sum, err := b.c.workloads.replicasBehind(b.Context(), "n", all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum.until
+	}
+	asked := b.Clock.Now()
+	until("first")
+	b.Clock.Step(scaleTTL / 2)
+	until("second")
+	for _, widgets := range [][]string{{"first", "second"}, {"second", "first"}} {
+		if got := until(widgets...); !got.Equal(asked.Add(scaleTTL)) {
+			t.Errorf("%q: the answers hold until %v, want %v", widgets, got, asked.Add(scaleTTL))
+		}
+	}
+}
+
 func TestErrorsAreNotRemembered(t *testing.T) {
 	b := newBench(t)
 	b.serveWidgets(t)

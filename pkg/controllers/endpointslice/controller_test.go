@@ -95,11 +95,14 @@ func TestGoneServiceIsForgotten(t *testing.T) {
 	b.c.inputs.markUpToDate(web, 1)
 	b.c.topology.cache.SetHints(web.String(), discoveryv1.AddressTypeIPv6, nil)
 	b.c.triggers.ComputeEndpointLastChangeTriggerTime("n", service, nil)
+	b.c.pending.noteFailure(web)
+	b.c.pending.conclude(web, time.Unix(1, 0))
 	b.c.written.Stale(b.Context(), web, nil) // it lacks the slice that was found
 	b.MustReconcile(t)
 	_, awaited := b.c.written.Awaited(testSlice("left"))
 	if b.c.inputs.upToDate(web, 1) || b.c.topology.cache.HasPopulatedHints(web.String()) ||
-		len(b.c.triggers.ServiceStates) != 0 || b.c.written.Tracker.Has(testSlice("left")) || awaited {
+		len(b.c.triggers.ServiceStates) != 0 || b.c.written.Tracker.Has(testSlice("left")) || awaited ||
+		!b.c.pending.earliest(web, time.Time{}).IsZero() {
 		t.Error("something is still remembered of the Service")
 	}
 }

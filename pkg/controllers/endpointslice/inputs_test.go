@@ -76,14 +76,15 @@ func TestDigestFollowsWhatTheLibraryReads(t *testing.T) {
 		"pod IPs swapped": {nil, func(s *situation) {
 			s.pods[0].Status.PodIPs, s.pods[1].Status.PodIPs = s.pods[1].Status.PodIPs, s.pods[0].Status.PodIPs
 		}, false},
-		"pod IP":              {nil, func(s *situation) { s.pods[0].Status.PodIP = "" }, false},
-		"node of pod":         {nil, func(s *situation) { s.pods[0].Spec.NodeName = "node-b" }, false},
-		"hostname":            {nil, func(s *situation) { s.pods[0].Spec.Hostname = "h" }, false},
-		"subdomain":           {nil, func(s *situation) { s.pods[0].Spec.Subdomain = "web" }, false},
-		"node gone":           {nil, func(s *situation) { s.nodes = nil }, false},
-		"zone of node":        {nil, func(s *situation) { s.nodes[0].Labels[corev1.LabelTopologyZone] = "zone-b" }, false},
-		"node lost its zone":  {nil, func(s *situation) { s.nodes[0].Labels = nil }, false},
-		"hostnames exchanged": {hostnames("a", "b"), hostnames("b", "a"), false},
+		"pod IP":                  {nil, func(s *situation) { s.pods[0].Status.PodIP = "" }, false},
+		"node of pod":             {nil, func(s *situation) { s.pods[0].Spec.NodeName = "node-b" }, false},
+		"hostname":                {nil, func(s *situation) { s.pods[0].Spec.Hostname = "h" }, false},
+		"subdomain":               {nil, func(s *situation) { s.pods[0].Spec.Subdomain = "web" }, false},
+		"node gone, without zone": {func(s *situation) { s.nodes[0].Labels = nil }, func(s *situation) { s.nodes = nil }, false},
+		"node gone":               {nil, func(s *situation) { s.nodes = nil }, false},
+		"zone of node":            {nil, func(s *situation) { s.nodes[0].Labels[corev1.LabelTopologyZone] = "zone-b" }, false},
+		"node lost its zone":      {nil, func(s *situation) { s.nodes[0].Labels = nil }, false},
+		"hostnames exchanged":     {hostnames("a", "b"), hostnames("b", "a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := newInputs(nil)

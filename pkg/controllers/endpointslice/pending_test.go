@@ -56,3 +56,21 @@ func TestTriggerTimeOfAWriteThatFailed(t *testing.T) {
 		})
 	}
 }
+
+// Pins EPS-82.
+func TestTheEarliestTimeIsThatOfTheFirstChange(t *testing.T) {
+	first := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct{ kept, latest, want time.Time }{
+		"nothing is kept":                 {latest: first, want: first},
+		"a later change":                  {first, first.Add(time.Minute), first},
+		"no change":                       {kept: first, want: first},
+		"an earlier one that comes later": {first.Add(time.Minute), first, first},
+	} {
+		p := newPendingTimes()
+		p.noteFailure(web)
+		p.conclude(web, tc.kept)
+		if got := p.earliest(web, tc.latest); !got.Equal(tc.want) {
+			t.Errorf("%s: the time is %v, want %v", name, got, tc.want)
+		}
+	}
+}

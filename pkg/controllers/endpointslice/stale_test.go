@@ -120,6 +120,32 @@ func TestSliceThatIsDeletedBeforeTheAnswerIsCreatedAgain(t *testing.T) {
 	b.WantRequests(t, "create endpointslices", "create endpointslices")
 }
 
+// Pins EPS-69.
+func TestAServiceWhoseSliceIsDeletedBeforeTheAnswerIsReconciledAgain(t *testing.T) {
+	for name, deleted := range map[string]bool{"deleted": true, "not deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults)
+			queue := &controllertest.Queue[types.NamespacedName]{}
+			b.c.serviceQueue = queue
+			b.Cache(t, testService(), testNode("node-a", "zone-a"), testPod(1), testSlice("s"))
+			must.Succeed(t, b.c.begin(b.Context()))
+			b.Fake.PrependReactor("update", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				updated := action.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
+				updated.ResourceVersion, updated.Generation = "9", 2
+				if deleted {
+					b.c.sliceFuncs().Delete(updated)
+					queue.Take()
+				}
+				return true, updated, nil
+			})
+			b.MustReconcile(t)
+			if got := queue.Take(); (len(got) > 0) != deleted {
+				t.Errorf("queued are %q", got)
+			}
+		})
+	}
+}
+
 // TestNothingIsMovedIntoASliceThatMayBeGone: the cache shows two slices with the same endpoint, one of which was
 // deleted without an answer. Pins EPS-85.
 func TestNothingIsMovedIntoASliceThatMayBeGone(t *testing.T) {

@@ -98,6 +98,23 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// Pins GC-87.
+func TestAnOwnerThatIsGoneIsReadOnceForAllDependents(t *testing.T) {
+	children := siblings(2)
+	w := newWorld(t, children...)
+	for _, child := range children {
+		w.graph.apply(added(configMaps, child.(*metav1.PartialObjectMetadata)))
+	}
+	w.server.ClearActions()
+	for _, child := range []string{"child-0", "child-1"} {
+		_ = w.attemptToDelete(t.Context(), w.node(child))
+	}
+	want := []string{"get child-0", "get parent", "delete child-0", "get child-1", "delete child-1"}
+	if got := w.requests(); !slices.Equal(got, want) {
+		t.Errorf("the requests are %q, want %q", got, want)
+	}
+}
+
 // managers is a client that records the field managers that patches name: a fake one does not.
 type managers struct {
 	metadata.Interface

@@ -406,3 +406,14 @@ func TestTheQueueOfAZone(t *testing.T) {
 		w.wantSeries(t, "node_collector_evictions_total", "a 1", "b 1")
 	})
 }
+
+// Pins NLC-88.
+func TestANodeThatIsTaintedByOthersLeavesTheQueue(t *testing.T) {
+	w := newWorld(t, settings, append(group("a", 3, ready(corev1.ConditionFalse)), group("b", 6)...)...)
+	w.work(t)
+	w.fall(namesOf(group("a", 3))...)
+	controllertest.Change(t, w.Env, "", "a01", tainted(evicting(corev1.TaintNodeNotReady)))
+	w.show(t, w.stored(t, "a01"))
+	w.live(t, 10*time.Second)
+	w.wantEvicted(t, "a00 a01 a02")
+}

@@ -209,3 +209,26 @@ func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
 		}
 	}
 }
+
+// Pins NLC-98.
+func TestNoPassIsMadeThatIsNotDue(t *testing.T) {
+	w := newWorld(t, settings, node("n"))
+	w.passIfDue(w.Context(), w.Context())
+	w.RecordedEvents()
+	w.show(t, node("m"))
+	w.Env.Clock.Step(w.period - time.Second)
+	w.passIfDue(w.Context(), w.Context())
+	w.WantEvents(t)
+	w.Env.Clock.Step(time.Second)
+	w.passIfDue(w.Context(), w.Context())
+	w.WantEvents(t, "Normal RegisteredNode Node m event: Registered Node m in Controller")
+}
+
+// The deletion is shown after the node that came next under the name.
+func TestTheDeletionOfAnEarlierNodeOfTheName(t *testing.T) {
+	w := newWorld(t, settings, node("n", func(n *corev1.Node) { n.UID = "n-2" }))
+	w.cluster.delete(node("n"))
+	if newest, _ := w.cluster.newest("n"); newest == nil {
+		t.Error("the node is forgotten")
+	}
+}

@@ -90,12 +90,14 @@ func TestCreatingAVolumeFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failures int
 		exists   bool
+		lost     bool // the answer to the first attempt, which was executed
 		err      error
 		events   []string
 		deleted  int
 	}{
-		"PVB-68: four times": {failures: 4, events: []string{"Normal ProvisioningSucceeded Successfully provisioned volume pvc-claim-uid using " + mockName}},
-		"PVB-68: five times": {failures: 5, events: []string{failed}, deleted: 1},
+		"PVB-68: four times":         {failures: 4, events: []string{"Normal ProvisioningSucceeded Successfully provisioned volume pvc-claim-uid using " + mockName}},
+		"PVB-68: its answer is lost": {failures: 1, lost: true, events: []string{"Normal ProvisioningSucceeded Successfully provisioned volume pvc-claim-uid using " + mockName}},
+		"PVB-68: five times":         {failures: 5, events: []string{failed}, deleted: 1},
 		"PVB-68: and its deletion, too": {failures: 5, err: errors.New("busy"), deleted: 5, events: []string{failed,
 			"Warning ProvisioningCleanupFailed Error cleaning provisioned volume for claim ns/claim: busy. Please delete manually."}},
 		"PVB-119: and yet it was created": {failures: 5, exists: true, events: []string{failed}},
@@ -105,6 +107,9 @@ func TestCreatingAVolumeFails(t *testing.T) {
 			f := withMock(t, m, aClaim(), aClass("gold", mockName))
 			f.RefuseIf(createNew, errors.New("boom"), func(n int) bool {
 				m.err = tc.err // the plugin has made the storage
+				if tc.lost && n == 1 {
+					f.Store(t, aVolume(newVolume, claimedBy(claimUID)))
+				}
 				return n <= tc.failures
 			})
 			if err := f.c.reconcileClaim(f.Context(), claimKey); err != nil {

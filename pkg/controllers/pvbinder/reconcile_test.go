@@ -408,3 +408,13 @@ func TestEventsAreRepeated(t *testing.T) {
 		f.WantEvents(t, noVolumeEvent)
 	}
 }
+
+// Pins PVB-61.
+func TestALostClaimThatCannotBeWrittenIsTriedAgain(t *testing.T) {
+	refusal := errors.New("no")
+	f := begin(t, aClaim(naming("volume"), completed))
+	f.Refuse(putClaimStatus, refusal)
+	if err := f.syncClaim(); !errors.Is(err, refusal) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -376,3 +376,24 @@ func TestTheRecyclerPodOfAnotherVolumeOfTheNameIsKept(t *testing.T) {
 		t.Error("the pod is deleted")
 	}
 }
+
+// Whatever is known of it after the pod has ended decides whether it is made available. Pins PVB-85.
+func TestIsToRecycle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known []runtime.Object
+		want  bool
+	}{
+		"as it was":           {[]runtime.Object{toRecycle()}, true},
+		"gone":                {nil, false},
+		"another of the name": {[]runtime.Object{toRecycle(func(v *pv) { v.UID = "another" })}, false},
+		"after another claim": {[]runtime.Object{toRecycle(claimedBy("another"))}, false},
+		"of nobody":           {[]runtime.Object{toRecycle(func(v *pv) { v.Spec.ClaimRef = nil })}, false},
+		"to be retained now":  {[]runtime.Object{toRecycle(policy(corev1.PersistentVolumeReclaimRetain))}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := begin(t, tc.known...).c.isToRecycle(toRecycle()); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

@@ -197,50 +197,56 @@ func TestScopesOfPods(t *testing.T) {
 		pod      *corev1.Pod
 		in       scopes
 		selector *corev1.ScopeSelector
+		off      func(*features)
 		want     bool
 	}{
-		"QUOTA-48: no scope":                                {pod: pod(), want: true},
-		"QUOTA-48: all scopes":                              {pod: pod(deadline(1)), in: scopes{"Terminating", "BestEffort"}, want: true},
-		"QUOTA-48: all scopes but one":                      {pod: pod(deadline(1)), in: scopes{"Terminating", "NotBestEffort"}},
-		"QUOTA-48: a scope and a selector":                  {pod: pod(), in: scopes{"BestEffort"}, selector: where(class, "Exists")},
-		"QUOTA-48: a selector that is empty":                {pod: pod(), selector: &corev1.ScopeSelector{}, want: true},
-		"QUOTA-53: with a deadline":                         {pod: pod(deadline(0)), in: scopes{"Terminating"}, want: true},
-		"QUOTA-53: with a deadline that is none":            {pod: pod(deadline(-1)), in: scopes{"Terminating"}},
-		"QUOTA-53: without a deadline":                      {pod: pod(), in: scopes{"NotTerminating"}, want: true},
-		"QUOTA-53: being deleted is not terminating":        {pod: pod(deleted(0, 1)), in: scopes{"Terminating"}},
-		"QUOTA-53: best effort by status":                   {pod: pod(with(container("c", "cpu=1", "")), quality("BestEffort")), in: scopes{"BestEffort"}, want: true},
-		"QUOTA-53: not best effort by status":               {pod: pod(quality("Burstable")), in: scopes{"NotBestEffort"}, want: true},
-		"QUOTA-54: a request":                               {pod: pod(with(container("c", "memory=1", ""))), in: scopes{"BestEffort"}},
-		"QUOTA-54: a limit of an init container":            {pod: pod(withInit(container("c", "", "cpu=1"))), in: scopes{"BestEffort"}},
-		"QUOTA-54: a request of zero, and other resources":  {pod: pod(with(container("c", "memory=0 ephemeral-storage=1", ""))), in: scopes{"BestEffort"}, want: true},
-		"QUOTA-54: only the pod as a whole, if it has any":  {pod: pod(with(container("c", "memory=1", "")), podLevel("", "")), in: scopes{"BestEffort"}, want: true},
-		"QUOTA-54: a request of the pod as a whole":         {pod: pod(podLevel("cpu=1", "")), in: scopes{"NotBestEffort"}, want: true},
-		"QUOTA-53: a priority class":                        {pod: pod(priority("a")), in: scopes{class}, want: true},
-		"QUOTA-53: no priority class":                       {pod: pod(), in: scopes{class}},
-		"QUOTA-53: a class that exists":                     {pod: pod(priority("a")), selector: where(class, "Exists"), want: true},
-		"QUOTA-53: a class that does not exist":             {pod: pod(), selector: where(class, "Exists")},
-		"QUOTA-53: a class of a list":                       {pod: pod(priority("a")), selector: where(class, "In", "a", "b"), want: true},
-		"QUOTA-53: a class that is not of a list":           {pod: pod(priority("c")), selector: where(class, "In", "a", "b")},
-		"QUOTA-53: no class of a list":                      {pod: pod(), selector: where(class, "In", "a", "b")},
-		"QUOTA-53: not a class of a list":                   {pod: pod(priority("c")), selector: where(class, "NotIn", "a"), want: true},
-		"QUOTA-53: a class of a list of others":             {pod: pod(priority("a")), selector: where(class, "NotIn", "a")},
-		"QUOTA-53: no class of a list of others":            {pod: pod(), selector: where(class, "NotIn", "a"), want: true},
-		"QUOTA-53: no class, as is wanted":                  {pod: pod(), selector: where(class, "DoesNotExist"), want: true},
-		"QUOTA-53: a class that is not wanted":              {pod: pod(priority("a")), selector: where(class, "DoesNotExist")},
-		"QUOTA-48: a selector that is invalid":              {pod: pod(priority("a")), selector: where(class, "In")},
-		"QUOTA-53: the operator counts for classes only":    {pod: pod(deadline(1)), selector: where("Terminating", "DoesNotExist"), want: true},
-		"QUOTA-53: affinity to another namespace":           {pod: pod(affine(elsewhere, false, false)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
-		"QUOTA-53: preferred affinity to another namespace": {pod: pod(affine(elsewhere, false, true)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
-		"QUOTA-53: anti-affinity to another namespace":      {pod: pod(affine(elsewhere, true, false)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
-		"QUOTA-53: preferred anti-affinity to namespaces":   {pod: pod(affine(corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}, true, true)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
-		"QUOTA-53: affinity to the same namespace":          {pod: pod(affine(corev1.PodAffinityTerm{}, false, false)), in: scopes{"CrossNamespacePodAffinity"}},
-		"QUOTA-53: no affinity":                             {pod: pod(), in: scopes{"CrossNamespacePodAffinity"}},
-		"QUOTA-53: the scope of something else":             {pod: pod(), in: scopes{corev1.ResourceQuotaScopeVolumeAttributesClass}},
-		"QUOTA-53: a scope that does not exist":             {pod: pod(), in: scopes{"Nonsense"}},
+		"QUOTA-48: no scope":                                  {pod: pod(), want: true},
+		"QUOTA-48: all scopes":                                {pod: pod(deadline(1)), in: scopes{"Terminating", "BestEffort"}, want: true},
+		"QUOTA-48: all scopes but one":                        {pod: pod(deadline(1)), in: scopes{"Terminating", "NotBestEffort"}},
+		"QUOTA-48: a scope and a selector":                    {pod: pod(), in: scopes{"BestEffort"}, selector: where(class, "Exists")},
+		"QUOTA-48: a selector that is empty":                  {pod: pod(), selector: &corev1.ScopeSelector{}, want: true},
+		"QUOTA-53: with a deadline":                           {pod: pod(deadline(0)), in: scopes{"Terminating"}, want: true},
+		"QUOTA-53: with a deadline that is none":              {pod: pod(deadline(-1)), in: scopes{"Terminating"}},
+		"QUOTA-53: without a deadline":                        {pod: pod(), in: scopes{"NotTerminating"}, want: true},
+		"QUOTA-53: being deleted is not terminating":          {pod: pod(deleted(0, 1)), in: scopes{"Terminating"}},
+		"QUOTA-53: best effort by status":                     {pod: pod(with(container("c", "cpu=1", "")), quality("BestEffort")), in: scopes{"BestEffort"}, want: true},
+		"QUOTA-53: not best effort by status":                 {pod: pod(quality("Burstable")), in: scopes{"NotBestEffort"}, want: true},
+		"QUOTA-54: a request":                                 {pod: pod(with(container("c", "memory=1", ""))), in: scopes{"BestEffort"}},
+		"QUOTA-54: a limit of an init container":              {pod: pod(withInit(container("c", "", "cpu=1"))), in: scopes{"BestEffort"}},
+		"QUOTA-54: a request of zero, and other resources":    {pod: pod(with(container("c", "memory=0 ephemeral-storage=1", ""))), in: scopes{"BestEffort"}, want: true},
+		"QUOTA-54: only the pod as a whole, if it has any":    {pod: pod(with(container("c", "memory=1", "")), podLevel("", "")), in: scopes{"BestEffort"}, want: true},
+		"QUOTA-54: a request of the pod as a whole":           {pod: pod(podLevel("cpu=1", "")), in: scopes{"NotBestEffort"}, want: true},
+		"QUOTA-5, QUOTA-54: its containers, without the gate": {pod: pod(with(container("c", "memory=1", "")), podLevel("", "")), off: func(f *features) { f.podLevel = false }, in: scopes{"NotBestEffort"}, want: true},
+		"QUOTA-53: a priority class":                          {pod: pod(priority("a")), in: scopes{class}, want: true},
+		"QUOTA-53: no priority class":                         {pod: pod(), in: scopes{class}},
+		"QUOTA-53: a class that exists":                       {pod: pod(priority("a")), selector: where(class, "Exists"), want: true},
+		"QUOTA-53: a class that does not exist":               {pod: pod(), selector: where(class, "Exists")},
+		"QUOTA-53: a class of a list":                         {pod: pod(priority("a")), selector: where(class, "In", "a", "b"), want: true},
+		"QUOTA-53: a class that is not of a list":             {pod: pod(priority("c")), selector: where(class, "In", "a", "b")},
+		"QUOTA-53: no class of a list":                        {pod: pod(), selector: where(class, "In", "a", "b")},
+		"QUOTA-53: not a class of a list":                     {pod: pod(priority("c")), selector: where(class, "NotIn", "a"), want: true},
+		"QUOTA-53: a class of a list of others":               {pod: pod(priority("a")), selector: where(class, "NotIn", "a")},
+		"QUOTA-53: no class of a list of others":              {pod: pod(), selector: where(class, "NotIn", "a"), want: true},
+		"QUOTA-53: no class, as is wanted":                    {pod: pod(), selector: where(class, "DoesNotExist"), want: true},
+		"QUOTA-53: a class that is not wanted":                {pod: pod(priority("a")), selector: where(class, "DoesNotExist")},
+		"QUOTA-48: a selector that is invalid":                {pod: pod(priority("a")), selector: where(class, "In")},
+		"QUOTA-53: the operator counts for classes only":      {pod: pod(deadline(1)), selector: where("Terminating", "DoesNotExist"), want: true},
+		"QUOTA-53: affinity to another namespace":             {pod: pod(affine(elsewhere, false, false)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
+		"QUOTA-53: preferred affinity to another namespace":   {pod: pod(affine(elsewhere, false, true)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
+		"QUOTA-53: anti-affinity to another namespace":        {pod: pod(affine(elsewhere, true, false)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
+		"QUOTA-53: preferred anti-affinity to namespaces":     {pod: pod(affine(corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}, true, true)), in: scopes{"CrossNamespacePodAffinity"}, want: true},
+		"QUOTA-53: affinity to the same namespace":            {pod: pod(affine(corev1.PodAffinityTerm{}, false, false)), in: scopes{"CrossNamespacePodAffinity"}},
+		"QUOTA-53: no affinity":                               {pod: pod(), in: scopes{"CrossNamespacePodAffinity"}},
+		"QUOTA-53: the scope of something else":               {pod: pod(), in: scopes{corev1.ResourceQuotaScopeVolumeAttributesClass}},
+		"QUOTA-53: a scope that does not exist":               {pod: pod(), in: scopes{"Nonsense"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := selectedBy(corev1.ResourceQuotaSpec{Scopes: test.in, ScopeSelector: test.selector})
-			if got := s.includes(profileOfPod(test.pod, everything).meets); got != test.want {
+			f := everything
+			if test.off != nil {
+				test.off(&f)
+			}
+			if got := s.includes(profileOfPod(test.pod, f).meets); got != test.want {
 				t.Errorf("selected is %v, want %v", got, test.want)
 			}
 		})

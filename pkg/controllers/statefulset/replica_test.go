@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -231,6 +232,31 @@ func TestExistingPodIsNoNews(t *testing.T) {
 	f.WantEvents(t)
 }
 
+// Pins STS-25d.
+func TestAPendingPodWhoseClaimIsRefusedIsTriedAgain(t *testing.T) {
+	f := settled(t, 1, parallel, claims("data"))
+	f.Cache(t, podAt(newSet(1, claims("data")), revisionAt(t, 1).Name, 0, phase(corev1.PodPending), notReady))
+	f.Refuse("create persistentvolumeclaims", errTest)
+	if err := f.Reconcile(); err == nil {
+		t.Error("no error")
+	}
+	f.WantRequestsInAnyOrder(t, "create persistentvolumeclaims data-web-0", putStatus)
+}
+
+// Its cached state is not acted upon twice. Pins STS-3.
+func TestNothingIsDoneUntilTheCacheShowsAPatchedPod(t *testing.T) {
+	f := settled(t, 1)
+	bare := podAt(newSet(1), revisionAt(t, 1).Name, 0, func(pod *corev1.Pod) { delete(pod.Labels, appsv1.StatefulSetPodNameLabel) })
+	f.Store(t, bare)
+	f.Cache(t, controllertest.Changed(bare.DeepCopy(), func(pod *corev1.Pod) { pod.ResourceVersion = "50" }))
+	f.MustReconcile(t)
+	f.WantRequests(t, "patch pods web-0")
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequests(t)
+}
+
 // Pins STS-26 and STS-41.
 func TestCondemnedPodsTakeTheirClaims(t *testing.T) {
 	f := settled(t, 2, claims("data"), retention(retain, discard), func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](1) })
@@ -289,6 +315,22 @@ func TestPodsThatStayAfterAllReturnTheirClaims(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One of two claims is written, so that the reconcile ends, but the other one is not. Pins STS-73.
+func TestARefusedOwnerOfAClaimIsReportedBesideOneThatIsWritten(t *testing.T) {
+	f := settled(t, 2, claims("data"), edited)
+	for _, name := range []string{"web-0", "web-1"} {
+		claim := claimOwnedBy(ref("v1", "Pod", name, types.UID(name), true))
+		claim.Name = "data-" + name
+		f.Store(t, claim)
+		f.Cache(t, claim)
+	}
+	f.Refuse("update persistentvolumeclaims data-web-1", errTest)
+	if err := f.Reconcile(); !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t, "update persistentvolumeclaims data-web-0", "update persistentvolumeclaims data-web-1", putStatus)
 }
 
 // The garbage collector would delete the claims of a slot that is to be filled. Pins STS-86.

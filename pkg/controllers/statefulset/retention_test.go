@@ -121,6 +121,14 @@ func TestOtherOwnersOfClaims(t *testing.T) {
 	}
 }
 
+// Pins STS-40.
+func TestOwnersOfClaimsBlockTheirDeletion(t *testing.T) {
+	set := newSet(2, claims("data"), retention(discard, retain))
+	if refs := withOwners(claimOwnedBy(), set, podAt(set, "r", 1)).OwnerReferences; len(refs) != 1 || !ptr.Deref(refs[0].BlockOwnerDeletion, false) {
+		t.Errorf("the owners are %+v", refs)
+	}
+}
+
 // Pins STS-53.
 func TestAPodThatIsNotCreatedOwnsNothing(t *testing.T) {
 	set := newSet(2, claims("data"), retention(retain, discard))

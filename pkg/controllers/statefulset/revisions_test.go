@@ -389,15 +389,20 @@ func TestAdoptingRevisions(t *testing.T) {
 	adopt := []string{"get statefulsets web", "patch controllerrevisions " + orphan.Name, "patch controllerrevisions other"}
 
 	f := newFixture(t, set, orphan, other)
+	f.Store(t, orphan.DeepCopy(), other.DeepCopy())
 	got, err := f.c.listRevisions(t.Context(), set, selector)
 	if err != nil || len(got) != 2 || len(got[0].OwnerReferences) != 1 || got[0].OwnerReferences[0].UID != "o" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	f.WantRequestsInAnyOrder(t, adopt...)
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
+		t.Errorf("STS-3: the cache does not show the adopted ones yet: %v", err)
+	}
+	f.WantRequests(t)
 
 	f = newFixture(t, set, orphan)
 	f.Refuse("get statefulsets", errTest)
-	if _, err := f.c.listRevisions(t.Context(), set, selector); err == nil || err.Error() != "can't adopt ControllerRevisions: can't recheck DeletionTimestamp: no" {
+	if _, err := f.c.listRevisions(t.Context(), set, selector); err == nil || reconcile.IsExpected(err) || err.Error() != "can't adopt ControllerRevisions: can't recheck DeletionTimestamp: no" {
 		t.Errorf("got %v", err)
 	}
 

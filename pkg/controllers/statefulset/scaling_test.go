@@ -196,6 +196,14 @@ func TestScaleDown(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "delete pods web-1", "delete pods web-2")
 }
 
+// Pins STS-27.
+func TestTheNextPodIsScaledDownWhenTheOneAboveIsGone(t *testing.T) {
+	f := settled(t, 3, scaledTo(0))
+	f.Cache(t, podAt(newSet(3), revisionAt(t, 1).Name, 2, terminating))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, putStatus)
+}
+
 // Pins STS-62.
 func TestNothingIsDoneUntilTheCacheShowsTheLastDeletion(t *testing.T) {
 	f := settled(t, 3, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](1) })

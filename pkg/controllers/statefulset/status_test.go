@@ -137,6 +137,8 @@ func TestUrgency(t *testing.T) {
 		"down to partition": {set: partition(2), change: func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 3 }, want: true},
 		"not yet partition": {set: partition(1), change: func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 3 }},
 		"current replicas":  {change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 3 }},
+		"all current":       {change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 5 }, want: true},
+		"partition current": {set: partition(1), change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 1 }, want: true},
 		"one less ready":    {change: func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }},
 		"needed next time":  {set: withoutRollingUpdate, change: func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 3 }, want: true},
 	} {

@@ -57,3 +57,24 @@ func TestWhyALockIsNotHeld(t *testing.T) {
 		})
 	}
 }
+
+func TestWhyAControllerMayNotRun(t *testing.T) {
+	only := func(name string) bool { return name == "a" }
+	for name, tc := range map[string]struct {
+		right Right
+		want  string
+	}{
+		"the lock is not held":                 {Right{}, "the lock is not held"},
+		"it is not held for a reason":          {Right{Reason: "so"}, "so"},
+		"not held, whatever is granted":        {Right{Reason: "so", Granted: func(string) bool { return true }}, "so"},
+		"everything may run":                   {Right{Term: 1}, ""},
+		"another may run":                      {Right{Term: 1, Granted: only}, "checking whether another process still runs it"},
+		"it is known who blocks it":            {Right{Term: 1, Granted: only, Blocked: map[string]string{"b": "other still runs it"}, Reason: "so"}, "other still runs it"},
+		"it is known who blocks another":       {Right{Term: 1, Granted: only, Blocked: map[string]string{"c": "other still runs it"}, Reason: "so"}, "so"},
+		"granted, although somebody blocks it": {Right{Term: 1, Granted: func(string) bool { return true }, Blocked: map[string]string{"b": "other still runs it"}}, ""},
+	} {
+		if got := tc.right.Refuses("b"); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
