@@ -47,7 +47,7 @@ func (l *Leadership) prepareBarrier(k *Lock, t *election.Term) {
 }
 
 // notRunBefore returns the controllers about which the predecessor has left nothing although it left something: it did not
-// run them, perhaps by another configuration, and whoever did held another lease.
+// run them, perhaps by another configuration, and the process that did held another lease.
 func (k *Lock) notRunBefore(before *coordinationv1.Lease, left takeover.Versions) []string {
 	if left.Nothing() {
 		return nil // the barrier of the term compares everything
