@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// observed notes what a client tells of its writes.
+// observed records the writes that a client reports.
 type observed []string
 
 func (o *observed) wrote(s *discoveryv1.EndpointSlice)            { *o = append(*o, "wrote "+s.Name) }

@@ -66,7 +66,7 @@ func TestWhyAControllerMayNotRun(t *testing.T) {
 	}{
 		"the lock is not held":                 {Right{}, "the lock is not held"},
 		"it is not held for a reason":          {Right{Reason: "so"}, "so"},
-		"not held, whatever is granted":        {Right{Reason: "so", Granted: func(string) bool { return true }}, "so"},
+		"not held, although all are granted":   {Right{Reason: "so", Granted: func(string) bool { return true }}, "so"},
 		"everything may run":                   {Right{Term: 1}, ""},
 		"another may run":                      {Right{Term: 1, Granted: only}, "checking whether another process still runs it"},
 		"it is known who blocks it":            {Right{Term: 1, Granted: only, Blocked: map[string]string{"b": "other still runs it"}, Reason: "so"}, "other still runs it"},
