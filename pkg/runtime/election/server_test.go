@@ -53,6 +53,7 @@ type candidate struct {
 
 	// Guarded by server.mu.
 	down     bool                  // requests fail
+	fails    error                 // what requests fail with, if they are answered at all
 	noWatch  bool                  // watches fail
 	deaf     bool                  // requests arrive, but answers are lost
 	hang     chan struct{}         // requests hang until it is closed, whatever their context says
@@ -87,6 +88,9 @@ func (c *candidate) react(a clienttesting.Action) (bool, runtime.Object, error) 
 	defer s.mu.Unlock()
 	if c.down {
 		return true, nil, errDown
+	}
+	if c.fails != nil {
+		return true, nil, c.fails
 	}
 	lease, err := s.handle(a)
 	if s.repeats && a.GetVerb() != "get" {

@@ -3,20 +3,19 @@ package election
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 // Pins MGR-267.
 func TestAnAPIServerThatAnswersNothingIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
-		want int // in a minute, and ten seconds at a time
+		want int32 // in a minute, and ten seconds at a time
 	}{
 		"no answer": {context.DeadlineExceeded, 6},
 		"refused":   {apierrors.NewForbidden(leases.GroupResource(), leaseName, errors.New("no")), 0},
@@ -24,27 +23,27 @@ func TestAnAPIServerThatAnswersNothingIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, calls, fails := newServer(), 0, false
-				a := s.runWith(t, "a", defaults, func(o *Options) { o.OnSilence = func() { calls++ } })
-				a.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, test.err })
+				var calls atomic.Int32
+				s := newServer()
+				a := s.runWith(t, "a", defaults, func(o *Options) { o.OnSilence = func() { calls.Add(1) } })
 				pass(time.Minute + time.Second)
 				synctest.Wait()
 				a.leading(t)
-				fails = true
+				s.do(func() { a.fails = test.err })
 				pass(defaults.RenewDeadline)
 				synctest.Wait()
-				if calls != 0 {
+				if calls.Load() != 0 {
 					t.Fatal("one that may still answer is left")
 				}
 				pass(50*time.Second + defaults.RetryPeriod)
 				synctest.Wait()
-				if calls < test.want-1 || calls > test.want {
-					t.Errorf("reported %d times, want %d", calls, test.want)
+				if got := calls.Swap(0); got < test.want-1 || got > test.want {
+					t.Errorf("reported %d times, want %d", got, test.want)
 				}
-				fails, calls = false, 0
+				s.do(func() { a.fails = nil })
 				pass(time.Minute)
 				synctest.Wait()
-				if a.leading(t); calls > 0 {
+				if a.leading(t); calls.Load() > 0 {
 					t.Error("reported although it answers")
 				}
 			})
