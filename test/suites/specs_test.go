@@ -31,8 +31,7 @@ func TestPodsEndAsSpecsWant(t *testing.T) {
 		parts []string
 	}{
 		{"pod-ready", []string{"- 'there'\n", "- 'soon'\n" + next, ready}},
-		{"pod-run", []string{"- 'there'\n", "- 'later'\n      - 'never'\n" + next, strings.ReplaceAll(ready, "True", "False")}},
-		{"pod-ready-later", []string{"- 'there'\n", "- 'later'\n" + after(inTheEnd), ready}},
+		{"pod-run", []string{"- 'there'\n", "- 'never'\n" + next, strings.ReplaceAll(ready, "True", "False")}},
 		{"pod-complete", []string{"- 'completes'\n      - 'varies'\n" + after(briefly), succeeds}},
 		{"pod-complete-later", []string{"- 'lasts'\n" + after(inTheEnd), succeeds}},
 		{"pod-fail", []string{"- 'fails'\n      - 'varies'\n", "- 'Never'\n" + after(briefly), "exitCode: 1", "reason: Error", "phase: Failed"}},

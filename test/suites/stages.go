@@ -10,7 +10,7 @@ const (
 	separator = "\n---\n"
 	next      = "  next:\n"
 	// briefly gives a spec the time to see a pod that runs, slowly to see one that ends since it was deleted, and inTheEnd
-	// to evict one, or to see that it is not ready.
+	// to evict one.
 	briefly  = "500"
 	slowly   = "5000"
 	inTheEnd = "20000"
@@ -29,8 +29,8 @@ const (
 	restarted = `if [.status.containerStatuses[]?.restartCount] | add > 0 then "yes" else "no" end`
 	// probed is for how many seconds the readiness probe of a pod waits.
 	probed = `[.spec.containers[].readinessProbe.initialDelaySeconds // 0] | max`
-	// readiness comes "soon" without a delay, and "never" if the delay is longer than any spec.
-	readiness = `if (` + probed + `) == 0 then "soon" elif (` + probed + `) < 60 then "later" else "never" end`
+	// readiness comes "soon", or "never" if a probe waits for longer than any spec.
+	readiness = `if (` + probed + `) < 60 then "soon" else "never" end`
 	// image is "missing" if that of a container cannot be pulled.
 	image = `if [.spec.containers[].image | test("non-existent|:404$")] | any then "missing" else "there" end`
 	// stopping is "killed" if a pod of a Job was running when it was deleted.
@@ -66,7 +66,7 @@ func condition(key string, values ...string) string {
 // ends: `exit 1` fails, and so does an odd index where the index decides, and one of two where chance decides; what
 // sleeps or serves goes on; the rest completes. What fails is started again once if its pod says so. A pod of a Job that
 // is deleted while it runs has failed before it is gone. A pod with an image that does not exist never runs, and one
-// whose readiness probe waits is not ready before that.
+// whose readiness probe waits for minutes is never ready.
 func stages(standard string) (string, error) {
 	edits := map[string]func(stage) []stage{
 		"pod-ready":    stage.inTime,
@@ -125,16 +125,13 @@ func (s stage) after(milliseconds string) stage {
 
 func (s stage) inTime() []stage {
 	pulled := s.selecting(condition(image, "there"))
-	later := pulled.selecting(condition(readiness, "later"))
-	unready := pulled.selecting(condition(readiness, "later", "never"))
 	yes, no := "        status: \"True\"\n", "        status: \"False\"\n"
 	return []stage{
 		pulled.selecting(condition(readiness, "soon")),
-		unready.named("pod-run").replaced(
+		pulled.selecting(condition(readiness, "never")).named("pod-run").replaced(
 			yes+"        type: Ready\n", no+"        type: Ready\n",
 			yes+"        type: ContainersReady\n", no+"        type: ContainersReady\n",
 			"ready: true", "ready: false"),
-		later.named("pod-ready-later").replaced("- 'Pending'\n", "- 'Running'\n").after(inTheEnd),
 	}
 }
 
