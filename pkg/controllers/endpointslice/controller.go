@@ -25,6 +25,7 @@
 //     redundant.
 //  7. The slices of a deleted Service are left to garbage collection, those of one that
 //     lost its selector or became ExternalName are left alone.
+//  8. A pod is left out because its node does not exist only after a live read.
 //
 // Behaviour: docs/specs/endpointslice-controller.md.
 package endpointslice

@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/must"
 )
 
 // unindexed is an informer that refuses indexes, as one does that has stopped.
@@ -66,6 +68,49 @@ func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
 	b.MustReconcile(t)
 	if n := len(b.one(t).Endpoints); n != 2 {
 		t.Errorf("%d endpoints once the node is known, want 2", n)
+	}
+}
+
+// TestANodeThatTheCacheLacksIsReadLive has a list lack a node whose pod is in a slice. Pins EPS-86.
+func TestANodeThatTheCacheLacksIsReadLive(t *testing.T) {
+	notFound := apierrors.NewNotFound(corev1.Resource("nodes"), "node-b")
+	proxy := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("nodes"), "node-b", "", 0, true)
+	for name, test := range map[string]struct {
+		refused error
+		err     string // empty if the Service is reconciled
+		served  int
+		reads   int
+	}{
+		"it exists":                {nil, "", 2, 1},
+		"it is gone":               {notFound, "Node node-b Not Found", 1, 1},
+		"it cannot be read":        {apierrors.NewInternalError(errors.New("etcd")), "etcd", 2, 2},
+		"a proxy does not know it": {proxy, "node-b", 2, 2},
+		"it may not be read":       {apierrors.NewForbidden(corev1.Resource("nodes"), "node-b", nil), "forbidden", 2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1),
+				testPod(2, func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })).begin(t)
+			b.MustReconcile(t)
+			b.observed(t)
+			b.Uncache(t, testNode("node-b", ""))
+			if test.refused != nil {
+				b.Refuse("get nodes", test.refused)
+			}
+			b.Fake.ClearActions()
+			for range 2 {
+				switch err := b.Reconcile(); {
+				case test.err == "":
+					must.Succeed(t, err)
+				case err == nil || !strings.Contains(err.Error(), test.err):
+					t.Errorf("error is %v", err)
+				}
+				b.observed(t)
+			}
+			reads := slices.DeleteFunc(b.Requests(), func(r string) bool { return r != "get nodes node-b" })
+			if slice := b.one(t); len(slice.Endpoints) != test.served || len(reads) != test.reads {
+				t.Errorf("endpoints are %+v after %d reads", slice.Endpoints, len(reads))
+			}
+		})
 	}
 }
 

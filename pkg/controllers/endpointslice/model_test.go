@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -59,8 +60,11 @@ func (m *model) run() {
 		m.Backends.Run(m.Pod("s0", "x"), "n0")
 		m.Backends.Run(m.Pod("s1", "x"), "n0")
 	}
-	if !m.steady {
-		m.MayBeLossy(2)
+	if m.MayBeLossy(2); m.steady && m.Lossy != nil {
+		m.Lossy = func(o runtime.Object) bool { // a pod that a list lacks is not served
+			_, isNode := o.(*corev1.Node)
+			return isNode
+		}
 	}
 	m.MayComeLate = simulation.AnyWrite
 	m.Begin()

@@ -22,7 +22,10 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c}, c.nodes,
+	nodes := &confirmedNodes{
+		NodeLister: c.nodes, live: c.Client.CoreV1().Nodes(), clock: c.Clock, asked: map[string]answer{},
+	}
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c}, nodes,
 		c.config.maxEndpoints, c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
