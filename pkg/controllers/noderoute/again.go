@@ -13,11 +13,12 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
+	nodeutil "k8s.io/component-helpers/node/util"
 )
 
-// again begins another round after one in which something has failed, where rounds begin with changes of nodes. The
-// library logs such failures, and waits for the next change, or for a resync. It queues a round for any event of a
-// node, at most one in ten seconds: again sends it one.
+// again begins another round after one in which something has failed, and when the condition of a node is lost, where
+// rounds begin with changes of nodes. The library logs such failures, and waits for the next change of what it reads, or
+// for a resync. It queues a round for any event of a node, at most one in ten seconds: again sends it one.
 type again struct {
 	handler atomic.Pointer[cache.ResourceEventHandler]
 	// once sends the event for the round that began last, and is nil before the first one.
@@ -64,7 +65,26 @@ func (f followedInformer) AddEventHandler(
 	h cache.ResourceEventHandler,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	f.again.handler.Store(&h)
-	return f.SharedIndexInformer.AddEventHandler(h)
+	return f.SharedIndexInformer.AddEventHandler(conditionHandler{h})
+}
+
+// conditionHandler also begins a round when a node loses its condition: a request that is late, or somebody else, may
+// have replaced it after the last round.
+type conditionHandler struct{ cache.ResourceEventHandler }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h conditionHandler) OnUpdate(old, new any) {
+	h.ResourceEventHandler.OnUpdate(old, new)
+	was, okOld := old.(*corev1.Node)
+	is, okNew := new.(*corev1.Node)
+	if okOld && okNew && isReachable(was) && !isReachable(is) {
+		h.OnAdd(is, false)
+	}
+}
+
+func isReachable(node *corev1.Node) bool {
+	_, unavailable := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+	return unavailable != nil && unavailable.Status == corev1.ConditionFalse
 }
 
 type followedLister struct {

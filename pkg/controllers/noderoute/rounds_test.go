@@ -255,6 +255,36 @@ func TestARoundThatFailedInPartIsRepeated(t *testing.T) {
 	}
 }
 
+// TestAConditionThatIsLostHasOneMoreRound has a write of a condition executed after the round that made up for it. Pins
+// ROUTE-35.
+func TestAConditionThatIsLostHasOneMoreRound(t *testing.T) {
+	for name, lost := range map[string]func(*corev1.Node){
+		"another status": func(n *corev1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason = corev1.ConditionTrue, "NoRouteCreated"
+		},
+		"none": func(n *corev1.Node) { n.Status.Conditions = nil },
+	} {
+		t.Run(name, controllertest.InBubble(func(t *testing.T) {
+			memory := fakecloud.The()
+			memory.Reset()
+			env := controllertest.New(t, nodeWith("late", "10.244.5.0/24"))
+			c := must.Get(newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
+				c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+			})))(t)
+			env.Start(t)
+			t.Cleanup(env.Run(t, c))
+			isRouted := func() bool {
+				conditions := controllertest.MustStored[*corev1.Node](t, env, "", "late").Status.Conditions
+				return len(conditions) == 1 && conditions[0].Reason == "RouteCreated"
+			}
+			// A patch gives no new version here, so that the library takes it for a resync.
+			controllertest.Eventually(t, "the condition is written", func() bool { return len(memory.Calls("ListRoutes")) == 2 })
+			controllertest.Change(t, env, "", "late", lost)
+			controllertest.Eventually(t, "the next round makes up for it", isRouted)
+		}))
+	}
+}
+
 // scripted are routes of which the attempts to create one end as a test says.
 type scripted struct {
 	cloudprovider.Routes
