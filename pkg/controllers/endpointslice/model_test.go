@@ -62,8 +62,8 @@ func (m *model) run() {
 	}
 	if m.MayBeLossy(2); m.steady && m.Lossy != nil {
 		m.Lossy = func(o runtime.Object) bool { // a pod that a list lacks is not served
-			_, isNode := o.(*corev1.Node)
-			return isNode
+			_, isPod := o.(*corev1.Pod)
+			return !isPod
 		}
 	}
 	m.MayComeLate = simulation.AnyWrite
