@@ -10,7 +10,8 @@
 //     without load balancers leaves the controller idle.
 //  3. An instance asks for the load balancer of every Service when it starts, which a provider
 //     answers from what there is. What is handed over are the Services that may have one: if one
-//     is gone by then, its load balancer still has to be deleted, and nothing else names it.
+//     is gone by then, its load balancer still has to be deleted, and nothing else names it. So
+//     are the nodes behind them: the cache may lack some that exist.
 //
 // Behaviour: docs/specs/service-lb-controller.md.
 package servicelb
@@ -63,9 +64,9 @@ type balancerController struct {
 	controller.Env
 	config config
 	loop   *cloud.Loop
-	// session is nil before the library was made. left are the Services of the former instance.
+	// session is nil before the library was made. left is what the former instance left.
 	session *cloud.Session
-	left    handover
+	left    cloud.Left
 }
 
 // newController returns none if there is no provider.
@@ -88,15 +89,12 @@ func (c *balancerController) Run(ctx context.Context) error {
 	return c.loop.Run(ctx)
 }
 
-// handover has the Services that may have a load balancer.
-type handover []*corev1.Service
-
 // HandOver implements controller.HandsOver.
-func (c *balancerController) HandOver() handover {
+func (c *balancerController) HandOver() cloud.Left {
 	if c.session == nil {
 		return c.left
 	}
-	return c.session.Balanced()
+	return c.session.Leave()
 }
 
 var errNoBalancers = errors.New("the cloud provider does not support external load balancers")
@@ -111,7 +109,7 @@ func (c *balancerController) build(s *cloud.Session) ([]cloud.Part, error) {
 		return nil, err
 	}
 	s.Inherit(c.left)
-	c.session, c.left = s, nil
+	c.session, c.left = s, cloud.Left{}
 	run := cloud.Library(func(ctx context.Context, m *cloud.Metrics) { library.Run(ctx, c.config.workers, m) })
 	return []cloud.Part{run, s.ConfirmHosts}, nil
 }

@@ -44,9 +44,9 @@ type model struct {
 	given map[types.UID]bool
 	// steady is whether no calls are held, so that none comes late with former nodes, and no nodes may be missed.
 	steady bool
-	// called are the Services, by key, for whose load balancer this instance has set the nodes.
+	// called are the Services, by key, for whose load balancer this instance has set the nodes, or one that it follows.
 	called map[string]bool
-	// behind are the nodes that were behind the load balancer of each Service, as far as this instance has set them, and
+	// behind are the nodes that were behind the load balancer of each Service, as far as they have set them, and
 	// left those that were excluded or deleted at any time.
 	behind map[types.UID]map[types.UID]bool
 	left   map[types.UID]bool
@@ -104,7 +104,9 @@ func (m *model) start(env controller.Env, left any) simulation.Instance {
 		m.kill()
 	}
 	m.starts++
-	m.called, m.behind = map[string]bool{}, nil
+	if left == nil { // nobody knows of the nodes that the list lacks
+		m.called, m.behind = map[string]bool{}, nil
+	}
 	var c *balancerController
 	m.runs = simulation.RunFree(m.World, env, func(env controller.Env) controller.Controller {
 		c = must.Get(newController(env, configWith(1)))(m.t)

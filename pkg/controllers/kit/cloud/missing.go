@@ -22,6 +22,7 @@ import (
 //  2. One goroutine confirms it (ConfirmHosts). The library gets the event if the node is gone, or no longer serves.
 //  3. A node that exists is kept as the API server has it, and read again after reconcile.RecheckAfter for as long as
 //     the cache lacks it: there may be no event of its deletion. So it is when the list fails.
+//  4. The next instance takes the hosts over, and confirms that those are gone that its cache lacks.
 
 // missing is a node that the cache no longer shows.
 type missing struct {
@@ -69,11 +70,53 @@ func (h *hosts) miss(node *corev1.Node) bool {
 	} else if !ok {
 		h.missing[node.Name] = was
 	}
+	h.confirmSoon()
+	return true
+}
+
+// leftHost is a host of a former instance, and the node as it was last seen, nil if that is not known.
+type leftHost struct {
+	host
+	last *corev1.Node
+}
+
+// leave returns the hosts by name.
+func (h *hosts) leave() map[string]leftHost {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := make(map[string]leftHost, len(h.known))
+	for name, host := range h.known {
+		last, err := h.Get(name)
+		if err != nil {
+			last = h.missing[name].node
+		}
+		left[name] = leftHost{host, last}
+	}
+	return left
+}
+
+// inherit makes the hosts of a former instance known. Those that the cache lacks are missing.
+func (h *hosts) inherit(left map[string]leftHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, is := range left {
+		if !serves(is.Node) {
+			continue
+		}
+		h.known[name] = is.host
+		if _, err := h.Get(name); err != nil {
+			h.missing[name] = missing{node: is.last}
+			h.confirmSoon()
+		}
+	}
+}
+
+// confirmSoon wakes ConfirmHosts up.
+func (h *hosts) confirmSoon() {
 	select {
 	case h.due <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // forget forgets a host. The lock is held.

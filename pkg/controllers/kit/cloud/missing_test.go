@@ -331,3 +331,39 @@ func TestNodesThatTheCacheLacksAreReadAgain(t *testing.T) {
 		t.Error("it is read again though it is gone")
 	}
 }
+
+// The next instance asks for every load balancer when it begins. Pins SLB-45.
+func TestTheNextInstanceKeepsNodesThatTheCacheLacks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// lost is whether the cache of the former instance lacks node b, too, gone whether it does not exist.
+		lost, gone bool
+		hosts      []string
+		events     []string
+	}{
+		"it exists":                   {false, false, []string{"a", "b"}, []string{"updated b"}},
+		"it was lacking before":       {true, false, []string{"a", "b"}, []string{"updated b"}},
+		"it is gone":                  {false, true, []string{"a"}, []string{"deleted b"}},
+		"it was lacking, and is gone": {true, true, []string{"a"}, []string{"deleted b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := nodeOf("a", "1"), nodeOf("b", "2")
+			former := newHostListing(t, a, b)
+			if tc.lost {
+				former.lose(t, b)
+			}
+			left := former.session.Leave()
+			l := newHostListing(t, a)
+			if !tc.gone {
+				l.Store(t, b)
+			}
+			l.inherit(left.hosts)
+			l.want(t, "a", "b")
+			if got := must.Get(l.whole(must.Get(l.List(labels.Everything()))(t)))(t); len(got) != 2 {
+				t.Errorf("the provider gets %v", controllertest.Names(got))
+			}
+			l.confirm(l.Context())
+			l.want(t, tc.hosts...)
+			l.wantEvents(t, tc.events...)
+		})
+	}
+}

@@ -37,18 +37,28 @@ func departed(service *corev1.Service) *corev1.Service {
 	return service
 }
 
-// Balanced are the Services that may have a load balancer, in the last state that the library has worked on.
-func (s *Session) Balanced() []*corev1.Service {
+// Left is what an instance leaves to the next one: the Services that may have a load balancer, in the last state that
+// the library has worked on, and the nodes behind load balancers.
+type Left struct {
+	services []*corev1.Service
+	hosts    map[string]leftHost
+}
+
+// Leave returns what the next instance is to Inherit.
+func (s *Session) Leave() Left {
 	p := &s.guard.processed
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Values(p.balanced))
+	services := slices.Collect(maps.Values(p.balanced))
+	p.mu.Unlock()
+	return Left{services, s.guard.hosts.leave()}
 }
 
 // Inherit has the load balancers deleted of those Services of a former instance that are gone, or do not want them any
-// more. It is for use after Services, and after the library was made.
-func (s *Session) Inherit(left []*corev1.Service) {
-	for _, service := range left {
+// more, and keeps nodes that the cache lacks behind the others. It is for use after Services and Hosts, and after the
+// library was made.
+func (s *Session) Inherit(left Left) {
+	s.guard.hosts.inherit(left.hosts)
+	for _, service := range left.services {
 		s.guard.processed.balances(service)
 		is, err := s.guard.services.Services(service.Namespace).Get(service.Name)
 		switch remains := err == nil && is.UID == service.UID && !isLeaving(is); {
