@@ -93,7 +93,7 @@ type endpointSliceController struct {
 	config config
 
 	services  corelisters.ServiceLister
-	nodes     corelisters.NodeLister
+	confirmed *confirmedNodes
 	selecting index.Services
 	selected  index.SelectedPods
 	podsOn    index.NodePods
@@ -138,10 +138,12 @@ func assemble(env controller.Env, config config) *endpointSliceController {
 		podsOn:    index.NewNodePods(pods.Informer()),
 		selecting: index.NewServices(services.Informer()),
 		services:  services.Lister(),
-		nodes:     nodes.Lister(),
-		written:   slicewrites.New(managedBy, env.Clock, slices.Informer().GetStore(), env.Client.DiscoveryV1()),
-		inputs:    newInputs(nodes.Lister()),
-		topology:  &topology{nodes: nodes.Lister()},
+		confirmed: &confirmedNodes{
+			NodeLister: nodes.Lister(), live: env.Client.CoreV1().Nodes(), clock: env.Clock, answers: map[string]answer{},
+		},
+		written:  slicewrites.New(managedBy, env.Clock, slices.Informer().GetStore(), env.Client.DiscoveryV1()),
+		inputs:   newInputs(nodes.Lister()),
+		topology: &topology{nodes: nodes.Lister()},
 	}
 	registerMetrics(env.Metrics)
 	return c

@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -71,32 +72,42 @@ func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
 	}
 }
 
-// TestANodeThatTheCacheLacksIsReadLive has a list lack a node whose pod is in a slice. Pins EPS-86.
-func TestANodeThatTheCacheLacksIsReadLive(t *testing.T) {
-	notFound := apierrors.NewNotFound(corev1.Resource("nodes"), "node-b")
-	proxy := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("nodes"), "node-b", "", 0, true)
+// TestNodesThatTheCacheLacksAreRead has a list lack nodes whose pods are in a slice. Pins EPS-86.
+func TestNodesThatTheCacheLacksAreRead(t *testing.T) {
+	notFound := apierrors.NewNotFound(corev1.Resource("nodes"), "node-1")
+	proxy := apierrors.NewGenericServerResponse(404, "get", corev1.Resource("nodes"), "node-1", "", 0, true)
+	forbidden := apierrors.NewForbidden(corev1.Resource("nodes"), "node-1", errors.New("no"))
 	for name, test := range map[string]struct {
+		lacking int
 		refused error
 		err     string // empty if the Service is reconciled
 		served  int
-		reads   int
+		reads   []string
 	}{
-		"it exists":                {nil, "", 2, 1},
-		"it is gone":               {notFound, "Node node-b Not Found", 1, 1},
-		"it cannot be read":        {apierrors.NewInternalError(errors.New("etcd")), "etcd", 2, 2},
-		"a proxy does not know it": {proxy, "node-b", 2, 2},
-		"it may not be read":       {apierrors.NewForbidden(corev1.Resource("nodes"), "node-b", nil), "forbidden", 2, 2},
+		"it exists":                {1, nil, "", 2, []string{"get nodes node-1"}},
+		"it is gone":               {1, notFound, "Node node-1 Not Found", 1, []string{"get nodes node-1"}},
+		"a proxy does not know it": {1, proxy, "reading nodes", 2, []string{"get nodes node-1", "get nodes node-1"}},
+		"it may not be read":       {1, forbidden, "forbidden", 2, []string{"get nodes node-1", "get nodes node-1"}},
+		"many exist":               {6, nil, "", 7, []string{"list nodes"}},
+		"many cannot be read":      {6, forbidden, "forbidden", 7, []string{"list nodes", "list nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1),
-				testPod(2, func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })).begin(t)
+			objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(0)}
+			for i := range test.lacking {
+				node := fmt.Sprint("node-", i+1)
+				objects = append(objects, testNode(node, "zone-b"), testPod(i+1, func(p *corev1.Pod) { p.Spec.NodeName = node }))
+			}
+			b := newBench(t, defaults, objects...).begin(t)
 			b.MustReconcile(t)
 			b.observed(t)
-			b.Uncache(t, testNode("node-b", ""))
+			for i := range test.lacking {
+				b.Uncache(t, testNode(fmt.Sprint("node-", i+1), ""))
+			}
 			if test.refused != nil {
 				b.Refuse("get nodes", test.refused)
+				b.Refuse("list nodes", test.refused)
 			}
-			b.Fake.ClearActions()
+			b.Requests()
 			for range 2 {
 				switch err := b.Reconcile(); {
 				case test.err == "":
@@ -106,9 +117,12 @@ func TestANodeThatTheCacheLacksIsReadLive(t *testing.T) {
 				}
 				b.observed(t)
 			}
-			reads := slices.DeleteFunc(b.Requests(), func(r string) bool { return r != "get nodes node-b" })
-			if slice := b.one(t); len(slice.Endpoints) != test.served || len(reads) != test.reads {
-				t.Errorf("endpoints are %+v after %d reads", slice.Endpoints, len(reads))
+			reads := slices.DeleteFunc(b.Requests(), func(r string) bool { return !strings.Contains(r, " nodes") })
+			if slice := b.one(t); len(slice.Endpoints) != test.served || !slices.Equal(reads, test.reads) {
+				t.Errorf("endpoints are %+v after %q", slice.Endpoints, reads)
+			}
+			if test.err == "" && slices.ContainsFunc(b.one(t).Endpoints, func(e discoveryv1.Endpoint) bool { return e.Zone == nil }) {
+				t.Errorf("an endpoint has lost its zone: %+v", b.one(t).Endpoints)
 			}
 		})
 	}

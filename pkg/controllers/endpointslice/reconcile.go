@@ -22,10 +22,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	nodes := &confirmedNodes{
-		NodeLister: c.nodes, live: c.Client.CoreV1().Nodes(), clock: c.Clock, asked: map[string]answer{},
-	}
-	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c}, nodes,
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.cached, c}, c.confirmed,
 		c.config.maxEndpoints, c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
@@ -91,19 +88,28 @@ func (c *endpointSliceController) write(
 	}
 	triggerTime = c.pending.earliest(key, triggerTime)
 	defer c.pending.conclude(key, triggerTime)
+	if err := c.confirmed.confirm(ctx, pods); err != nil {
+		c.pending.noteFailure(key)
+		return c.failed(ctx, service, err)
+	}
 	for _, slice := range slices {
 		c.written.Found(slice)
 	}
 	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
 	created := c.inputs.takeCreate(key) // also if nothing shows it any more, because the slice was deleted
 	if err != nil {
-		c.RecordFailure(ctx, failedUpdateSlices(service, err))
-		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
+		return c.failed(ctx, service, err)
 	}
 	if !created && c.written.Shown(key, slices) {
 		c.inputs.markUpToDate(key, digest)
 	}
 	return nil
+}
+
+// failed reports an error of an attempt to update the slices of a Service.
+func (c *endpointSliceController) failed(ctx context.Context, service *corev1.Service, err error) error {
+	c.RecordFailure(ctx, failedUpdateSlices(service, err))
+	return fmt.Errorf("updating EndpointSlices of Service %s/%s: %w", service.Namespace, service.Name, err)
 }
 
 // wrote implements writeObserver.
