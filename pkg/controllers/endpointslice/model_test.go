@@ -62,8 +62,11 @@ func (m *model) run() {
 	}
 	if m.MayBeLossy(2); m.steady && m.Lossy != nil {
 		m.Lossy = func(o runtime.Object) bool { // a pod that a list lacks is not served
-			_, isPod := o.(*corev1.Pod)
-			return !isPod
+			switch o.(type) {
+			case *corev1.Node, *corev1.Service:
+				return true
+			}
+			return false
 		}
 	}
 	m.MayComeLate = simulation.AnyWrite
