@@ -1,6 +1,7 @@
 package servicecidr
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -31,6 +33,20 @@ func TestAServiceCIDRIsNeverGivenUp(t *testing.T) {
 			s.EventuallyAsTimePasses(t, "the finalizers are patched", time.Minute, func() bool { return len(sent(t, s)) > 0 })
 		})
 	}
+}
+
+// A request that is cut off says nothing about the ServiceCIDR. Pins CIDR-55.
+func TestAStatusThatIsCutOffIsNoEvent(t *testing.T) {
+	s := newSubject(t, newCIDR("is", "192.168.0.0/24"))
+	ctx, end := context.WithCancel(s.Context())
+	s.Intercept("patch servicecidrs/status", func(clienttesting.Action) error {
+		end()
+		return context.Canceled
+	})
+	if err := s.Work(ctx, "is"); err == nil {
+		t.Error("it succeeds")
+	}
+	s.WantEvents(t)
 }
 
 // Pins CIDR-13, CIDR-19b and CIDR-22.

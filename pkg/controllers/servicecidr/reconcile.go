@@ -35,7 +35,7 @@ func (c *cidrController) guard(ctx context.Context, cidr *networkingv1.ServiceCI
 		}
 	}
 	if err := c.show(ctx, cidr, ready); err != nil {
-		c.Record(cannotBeReady(cidr))
+		c.RecordFailure(ctx, cannotBeReady(cidr))
 		return err
 	}
 	return nil
