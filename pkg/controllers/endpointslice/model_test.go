@@ -62,11 +62,8 @@ func (m *model) run() {
 	}
 	if m.MayBeLossy(2); m.steady && m.Lossy != nil {
 		m.Lossy = func(o runtime.Object) bool { // a pod that a list lacks is not served
-			switch o.(type) {
-			case *corev1.Node, *corev1.Service:
-				return true
-			}
-			return false
+			_, isNode := o.(*corev1.Node)
+			return isNode
 		}
 	}
 	m.MayComeLate = simulation.AnyWrite
