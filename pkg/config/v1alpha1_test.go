@@ -54,6 +54,8 @@ func TestLoadReportsMistakesInFilesOfUpstreamWhereTheyAre(t *testing.T) {
 			`f.yaml:5:20: Generic.LeaderElection.leaseDuration: leaseDuration (3s) must be more than renewDeadline (10s) (upstream panics if the durations contradict each other)`},
 		{"not across fields that could not be read", v1alpha1Header + "Generic:\n  LeaderElection:\n    leaseDuration: 3\n    renewDeadline: 20s\n",
 			`f.yaml:5:20: Generic.LeaderElection.leaseDuration: must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 3: did you mean 3s?`},
+		{"not what lacks a field that could not be read", v1alpha1Header + "Generic: {LeaderMigration: {leaderName: x, controllerLeaders: [{name: service-controller, component: y}]}}\n",
+			`f.yaml:3:102: Generic.LeaderMigration.controllerLeaders[0].component: must be a string, not the boolean y: write "y"`},
 		{"element of a list", v1alpha1Header + "Generic:\n  Controllers:\n  - \"*\"\n  - deploy\n",
 			`f.yaml:6:5: Generic.Controllers[1]: "deploy" is not in the list of known controllers`},
 		{"element of a list that we split", v1alpha1Header + "KubeCloudShared: {ClusterCIDR: 10.0.0.0/99}\n",
