@@ -116,6 +116,9 @@ be used as a starting point: fields that are not changed can be removed.`,
   kube-controller-manager config print-defaults --full --controller garbage-collector-controller`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd.Flags(), "controller"); err != nil {
+				return err
+			}
 			if options.Controller != "" {
 				field, err := findField("controllers." + options.Controller)
 				if err != nil {
