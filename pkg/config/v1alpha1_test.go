@@ -48,6 +48,8 @@ func TestLoadReportsMistakesInFilesOfUpstreamWhereTheyAre(t *testing.T) {
 		{"duplicate in two spellings", v1alpha1Header + "JobController: {}\njobController: {}\n", `f.yaml:4:1: JobController: duplicate key, first set on line 3`},
 		{"wrong type", v1alpha1Header + "jobController:\n  concurrentJobSyncs: many\n",
 			`f.yaml:4:23: JobController.ConcurrentJobSyncs: must be a whole number, not the string "many"`},
+		{"fields in place of a duration", v1alpha1Header + "Generic: {MinResyncPeriod: {hours: 12}}\n",
+			`f.yaml:3:28: Generic.MinResyncPeriod: must be a duration such as 500ms, 10s, 5m or 1h30m, not a mapping`},
 		{"out of our range", v1alpha1Header + "DeploymentController:\n  ConcurrentDeploymentSyncs: 0\n",
 			`f.yaml:4:30: DeploymentController.ConcurrentDeploymentSyncs: must be 1 to 1000, not 0 (upstream accepts any number; with 0 it starts no workers, and the controller does nothing)`},
 		{"across fields", v1alpha1Header + "Generic:\n  LeaderElection:\n    leaseDuration: 3s\n",
