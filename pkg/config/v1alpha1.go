@@ -134,14 +134,14 @@ func lostFields(r *problem.Report) []string {
 	return out
 }
 
-// fieldsOf are the v1beta1 fields of a field of v1alpha1, or of an element of its list.
+// fieldsOf are the v1beta1 fields of a field of v1alpha1, or of the block or list around it.
 func fieldsOf(path string) []string {
-	list, _, _ := strings.Cut(path, "[")
-	row, ok := conversion.ByUpstream(list)
-	if !ok {
-		return nil
+	for ; path != ""; path = fieldpath.Parent(path) {
+		if row, ok := conversion.ByUpstream(path); ok {
+			return row.Fields()
+		}
 	}
-	return row.Fields()
+	return nil
 }
 
 // checkV1alpha1 reports a wrong apiVersion or kind. Under the name of the group,

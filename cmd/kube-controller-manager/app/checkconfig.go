@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,18 +157,19 @@ func (c *checkConfig) report(ctx context.Context, checker check.Checker, names [
 }
 
 func (c *checkConfig) show(cmd *cobra.Command, found *check.Report, colors terminal.Colors) error {
-	out := cmd.OutOrStdout()
-	switch c.output.format {
+	var text bytes.Buffer
+	switch out := cmd.OutOrStdout(); c.output.format {
 	case "json":
 		return report.JSON(out, found)
 	case "yaml":
 		return report.YAML(out, found)
 	case "github":
-		found.GitHub(out)
+		found.GitHub(&text)
 	default:
-		found.Text(out, cmd.ErrOrStderr(), colors)
+		found.Text(&text, cmd.ErrOrStderr(), colors)
 	}
-	return nil
+	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	return err
 }
 
 // readFile reads a file as the process does, except for the limit: a manifest may be larger

@@ -75,6 +75,8 @@ func TestEmptyNamesAreRefused(t *testing.T) {
 		{"status", "--token-file="},
 		{"status", "--kubeconfig", ""},
 		{"config", "from-flags", "--manifest", "", "--command-line", "x"},
+		{"config", "print-defaults", "--controller", ""},
+		{"why", "deployment/web", "-n", ""},
 	} {
 		if got := command(args...); got.code != exitMisuse || got.stdout != "" || !strings.Contains(got.stderr, " must not be empty\n") {
 			t.Errorf("%q: %+v", args, got)

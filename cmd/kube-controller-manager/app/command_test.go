@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 )
@@ -334,5 +335,24 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 	for _, sample := range samples {
 		command("check-config", sample).check(t, outcome{stdout: sample + " is valid\n"})
+	}
+}
+
+// full is a disk without space.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What was not written is missing in a file that is read later: a command that has lost its output fails.
+func TestCommandsThatCannotWriteTheirOutputFail(t *testing.T) {
+	const file, against = "testdata/after.yaml", "--against=testdata/before.yaml"
+	for _, args := range [][]string{
+		{"config", "print-defaults"}, {"config", "view", file}, {"config", "diff", file, file}, {"config", "convert", file}, {"config", "schema"},
+		{"check-config", file, against}, {"check-config", file, against, "-o", "github"}, {"check-config", file, "-o", "json"},
+		{"config", "explain", "logging"}, {"controllers"}, {"version"},
+	} {
+		if code := execute(args, full{}, io.Discard); code != exitFailed {
+			t.Errorf("%q: exit code %d, want %d", args, code, exitFailed)
+		}
 	}
 }

@@ -108,7 +108,7 @@ func TestWhy(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &shown); err != nil || shown.Object != answer.Object {
 		t.Errorf("%v, %+v", err, got)
 	}
-	for _, args := range [][]string{{}, {"web"}, {"deployment/"}, {"/web"}, {"a/b/c"}, {"a", "b", "c"}, {"deployment/web", "--last", "0"}, {"deployment/web", "-o", "yaml"}} {
+	for _, args := range [][]string{{}, {"web"}, {"deployment/"}, {"/web"}, {"a/b/c"}, {"a", "b", "c"}, {"deployment/web", "c"}, {"deployment", "web/c"}, {"deployment/web", "--last", "0"}, {"deployment/web", "-o", "yaml"}} {
 		if got := command(slices.Concat([]string{"why"}, args, flags)...); got.code != exitMisuse {
 			t.Errorf("%v: %+v", args, got)
 		}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,11 +54,13 @@ Without PATH, the top-level fields are listed. Former names of controllers are a
 			if err != nil {
 				return err
 			}
-			return explain.Explainer{
-				Out:      cmd.OutOrStdout(),
-				Subjects: runtime.Subjects(controllers.All()),
-				Colors:   colors,
-			}.Explain(field, recursive)
+			var text bytes.Buffer
+			explainer := explain.Explainer{Out: &text, Subjects: runtime.Subjects(controllers.All()), Colors: colors}
+			if err := explainer.Explain(field, recursive); err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text.Bytes())
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&recursive, "recursive", false, "also list the fields of all nested blocks")
@@ -113,6 +116,9 @@ be used as a starting point: fields that are not changed can be removed.`,
   kube-controller-manager config print-defaults --full --controller garbage-collector-controller`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := notEmpty(cmd.Flags(), "controller"); err != nil {
+				return err
+			}
 			if options.Controller != "" {
 				field, err := findField("controllers." + options.Controller)
 				if err != nil {
@@ -131,8 +137,8 @@ be used as a starting point: fields that are not changed can be removed.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(cmd.OutOrStdout(), text)
-			return nil
+			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&options.Full, "full", false,

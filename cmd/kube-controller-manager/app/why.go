@@ -34,6 +34,9 @@ error says how to grant it.`,
 			if err := output.check(); err != nil {
 				return err
 			}
+			if err := notEmpty(cmd.Flags(), "namespace"); err != nil {
+				return err
+			}
 			if err := parseObject(&q, args); err != nil {
 				return err
 			}
@@ -64,9 +67,7 @@ func parseObject(q *why.Query, args []string) error {
 	if q.Last < 1 {
 		return misuse{errors.New("--last must be 1 or more")}
 	}
-	if len(args) == 1 {
-		args = strings.Split(args[0], "/")
-	}
+	args = strings.Split(strings.Join(args, "/"), "/")
 	if len(args) != 2 || args[0] == "" || args[1] == "" {
 		return misuse{fmt.Errorf("the object must be TYPE/NAME, such as deployment/web")}
 	}

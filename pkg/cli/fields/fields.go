@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/rules"
@@ -206,14 +208,14 @@ func Format(value any) string {
 
 // isPlain reports whether a string needs no quotes.
 func isPlain(text string) bool {
-	if text == "" || strings.ContainsAny(text, " :#{}[],&*!|>'\"%@`") || strings.HasPrefix(text, "-") {
+	if text == "" || strings.ContainsAny(text, " :#{}[],&*!|>'\"%@`") || text[0] == '-' || text[0] == '?' {
 		return false
 	}
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
+	if unquoted := (&yaml.Node{Kind: yaml.ScalarNode, Value: text}); unquoted.ShortTag() != "!!str" {
 		return false
 	}
 	switch strings.ToLower(text) {
-	case "true", "false", "yes", "no", "on", "off", "y", "n", "null", "~":
+	case "true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", "<<":
 		return false
 	}
 	return true

@@ -198,6 +198,7 @@ func TestFormat(t *testing.T) {
 		{"5m", "5m"}, {"1.36", `"1.36"`}, {"", `""`}, {"true", `"true"`}, {"On", `"On"`}, {"a: b", `"a: b"`}, {"-x", `"-x"`},
 		{"::", `"::"`}, {1.5, "1.5"}, {true, "true"}, {[]any{"a"}, `["a"]`}, {"null", `"null"`},
 		{"a\nb\x1b\u202e", `"a\nb\x1b\u202e"`}, {"grün", "grün"},
+		{"0x1f", `"0x1f"`}, {"0b1", `"0b1"`}, {"1_0", `"1_0"`}, {".5", `".5"`}, {"<<", `"\u003c\u003c"`}, {"?", `"?"`}, {"1h", "1h"}, {"a-1", "a-1"},
 	} {
 		if got := Format(test.value); got != test.want {
 			t.Errorf("Format(%#v) = %s, want %s", test.value, got, test.want)

@@ -38,6 +38,8 @@ func TestCommandLinesThatWorkUpstreamAreConverted(t *testing.T) {
 			[]string{"--concurrent-resource-quota-syncs=5000"}, true, "--concurrent-resource-quota-syncs: must be 1 to 1000, not 5000; it becomes 1000"},
 		{"a duration that is too short", "controllers:\n  legacy-serviceaccount-token-cleaner-controller:\n    # --legacy-service-account-token-clean-up-period=1h0m0s: must be 24h or more, not 1h; it becomes 24h\n    #   (upstream deletes tokens that were used on the same day)\n    cleanUpPeriod: 24h",
 			[]string{"--legacy-service-account-token-clean-up-period=1h"}, true, "--legacy-service-account-token-clean-up-period: must be 24h or more"},
+		{"QUOTA-7: no recalculation of quotas", quota + "# --resource-quota-sync-period=-1s\n    syncPeriod: 0s",
+			[]string{"--resource-quota-sync-period=-1s"}, false, ""},
 		{"a mask of a controller that is off", "controllers:\n  # --node-cidr-mask-size-ipv6=180\n  node-ipam-controller:\n    enabled: false",
 			[]string{"--node-cidr-mask-size-ipv6=180", "--controllers=*,-nodeipam"}, false, "--node-cidr-mask-size-ipv6: --node-cidr-mask-size-ipv6=180 is left out: must be 1 to 128, not 180; node-ipam-controller is disabled"},
 		{"networks of a controller that is off", "controllers:\n  node-ipam-controller:\n    enabled: false\n    allocateNodeCIDRs: true\n    # --node-cidr-mask-size-ipv6=80\n    nodeCIDRMaskSizeIPv6: 80",

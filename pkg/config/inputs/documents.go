@@ -71,6 +71,9 @@ func (s *search) document() {
 		s.whole()
 	case text(root, "kind") == "ConfigMap", isList(root):
 		s.manifest(root)
+		if s.only && !isList(root) && len(s.found.Inputs) == 0 {
+			s.found.Problems = fileProblem(s.file, fmt.Errorf("%s contains no configuration in its data", nameOf(root)))
+		}
 	case s.only:
 		s.whole()
 	default:
@@ -113,13 +116,8 @@ func (s *search) manifest(object *yaml.Node) {
 			return data, func() *textMap { return &textMap{} }
 		})
 	}
-	if len(s.found.Inputs) > before {
-		return
-	}
-	s.found.Skipped++
-	if s.only && text(object, "kind") == "ConfigMap" {
-		s.found.Problems = append(s.found.Problems, fileProblem(s.file,
-			fmt.Errorf("%s contains no configuration in its data", nameOf(object)))...)
+	if len(s.found.Inputs) == before {
+		s.found.Skipped++
 	}
 }
 

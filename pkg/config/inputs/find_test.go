@@ -44,6 +44,10 @@ func TestFindInAFile(t *testing.T) {
 		{"a ConfigMap", configMap, []string{"f: ConfigMap a, data[config.yaml]"}, 0, ""},
 		{"a List", "kind: List\napiVersion: v1\nitems:\n- {kind: Pod}\n- kind: ConfigMap\n  metadata: {name: l}\n  data:\n    a: '" +
 			strings.ReplaceAll(valid, "\n", "\n\n     ") + "'\n", []string{"f: ConfigMap l, data[a]"}, 1, ""},
+		{"a List with other ConfigMaps", "kind: List\nitems:\n- {kind: ConfigMap, metadata: {name: o}, data: {a: b}}\n- kind: ConfigMap\n  metadata: {name: l}\n  data:\n    a: '" +
+			strings.ReplaceAll(valid, "\n", "\n\n     ") + "'\n", []string{"f: ConfigMap l, data[a]"}, 1, ""},
+		{"a List of other ConfigMaps", "kind: List\nitems: [{kind: ConfigMap, metadata: {name: o}, data: {a: b}}, {kind: ConfigMap}]\n",
+			nil, 2, "f: contains no configuration: its 2 documents have other kinds"},
 		{"two values", strings.Replace(configMap, "  x: 'y: z'", "  x: \"apiVersion: config.kcmd.dev/v1\"", 1),
 			[]string{"f: ConfigMap a, data[x]", "f: ConfigMap a, data[config.yaml]"}, 0, ""},
 		{"a stream", pod + "---\n" + valid + "---\n" + otherMap + "--- # x\n" + configMap + "\n---\n",

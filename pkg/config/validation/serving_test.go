@@ -62,5 +62,10 @@ func TestValidateServing(t *testing.T) {
 			"3:28: clientConnection.server: must be a URL such as https://10.0.0.1:6443, not \"10.0.0.1\", did you mean \"https://10.0.0.1\"?",
 		}},
 		{"clientConnection: {server: 'https://10.0.0.1:6443'}", nil},
+		{"clientConnection: {server: 'https://:6443/path'}", nil},
+		{"clientConnection: {server: 'https://[::1'}", []string{"3:28: clientConnection.server: must be a URL such as https://10.0.0.1:6443, not \"https://[::1\""}},
+		{"clientConnection: {server: 'https:///path'}", []string{"3:28: clientConnection.server: must be a URL such as https://10.0.0.1:6443, not \"https:///path\""}},
+		{"clientConnection: {server: 'https://a:64433'}", nil},
+		{"clientConnection: {server: 'https://a:99999'}", []string{"3:28: clientConnection.server: must be a URL such as https://10.0.0.1:6443, not \"https://a:99999\""}},
 	})
 }

@@ -10,7 +10,9 @@ package validation
 
 import (
 	"mime"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -123,10 +125,14 @@ func (v *validator) warnf(path, format string, args ...any) {
 }
 
 func (v *validator) validateClientConnection() {
+	const server = "clientConnection.server"
 	c := v.cfg.ClientConnection
 	if v.decoded("clientConnection.qps", "clientConnection.burst") && *c.QPS == 0 && *c.Burst > 0 {
 		v.errorf("clientConnection.burst",
 			"must be 0 without qps, not %d: set clientConnection.qps too, or remove burst", *c.Burst)
+	}
+	if u, err := url.Parse(c.Server); v.decoded(server) && c.Server != "" && (err != nil || u.Host == "" || !isPort(u.Port())) {
+		v.errorf(server, "must be a URL such as https://10.0.0.1:6443, not %s", problem.Quote(c.Server))
 	}
 	for _, part := range strings.Split(c.AcceptContentTypes, ",") {
 		if strings.TrimSpace(part) == "" && c.AcceptContentTypes == "" {
@@ -137,6 +143,12 @@ func (v *validator) validateClientConnection() {
 				"must be media types separated by commas: %s is not a media type", problem.Quote(part))
 		}
 	}
+}
+
+// isPort reports whether a text is the port of a URL, or empty.
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil
 }
 
 // firstSet returns the first field that the file sets, or else the first.

@@ -9,8 +9,12 @@ import (
 // FieldNamed returns the field of a v1alpha1 struct by the name it has in a file: the
 // one that /configz prints, which is the Go name wherever the type has no json tag, or
 // the one it would have by the conventions of the API, such as hpaController for
-// HPAController. The canonical name is that of /configz.
+// HPAController. The canonical name is that of /configz. A type that is no struct, as in a
+// duration, has no fields.
 func FieldNamed(t reflect.Type, name string) (canonical string, fieldType reflect.Type, ok bool) {
+	if t.Kind() != reflect.Struct {
+		return "", nil, false
+	}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		tag, inline := JSONName(field)

@@ -134,7 +134,7 @@ func controllerRows() []Row {
 		{Flag: "concurrent-rc-syncs", Upstream: "ReplicationController.ConcurrentRCSyncs", Field: workersOf("replicationcontroller-controller"), Refused: noWorkers},
 		{Flag: "concurrent-resource-quota-syncs", Upstream: "ResourceQuotaController.ConcurrentResourceQuotaSyncs", Field: workersOf("resourcequota-controller"), Refused: noWorkers},
 		{Flag: "resource-quota-sync-period", Upstream: "ResourceQuotaController.ResourceQuotaSyncPeriod", Field: "controllers.resourcequota-controller.syncPeriod",
-			Refused: "upstream recalculates without a pause"},
+			NegativeIsZero: true, Refused: "upstream recalculates that often"},
 
 		{Flag: "concurrent-serviceaccount-token-syncs", Upstream: "SAController.ConcurrentSATokenSyncs", Field: workersOf("serviceaccount-token-controller"), Refused: noWorkers},
 		{Flag: "service-account-private-key-file", Upstream: "SAController.ServiceAccountKeyFile", Field: "serviceAccounts.privateKeyFile"},
