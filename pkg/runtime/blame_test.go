@@ -158,3 +158,28 @@ func copyOf(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// What is wrong in the program itself does not end the process that has another configuration in force. Pins MGR-270.
+func TestAPanicRejectsTheEdit(t *testing.T) {
+	cfg, _ := base(t, newLeaseServer(t))
+	all := fakes()
+	for n, d := range all {
+		if d.Name == jobs {
+			all[n] = controller.Describe(controller.Descriptor{Name: d.Name}, func(c *plan.Config) opaque {
+				if *c.Controllers.Job.ConcurrentSyncs == 77 {
+					panic("77 is too many")
+				}
+				return opaque{d.Value(c)}
+			}, func(controller.Env, opaque) (controller.Controller, error) { return idle{}, nil })
+		}
+	}
+	w := beginWith(t, cfg, all)
+	w.write(t, with(cfg, func(c *plan.Config) { c.Controllers.Job.ConcurrentSyncs = ptr.To[int32](77) }))
+	w.wait(t, "the edit is rejected", func() error {
+		if got, want := w.runtime.Status().Configuration.Rejected, "panic while checking the file: 77 is too many"; got != want {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
+	w.edit(t, with(cfg, func(c *plan.Config) { c.Controllers.Job.ConcurrentSyncs = ptr.To[int32](7) }))
+}

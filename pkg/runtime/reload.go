@@ -236,25 +236,30 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (status.Relo
 	if change.Err != nil {
 		return rejected(change.Err)
 	}
-	document, bad, err := r.judge(change)
-	if err != nil {
-		return rejected(err)
-	}
-	hash, err := config.Hash(document.Config)
-	if err != nil {
-		return rejected(err)
-	}
-	planned := plan.New(r.document.Config, document.Config, Subjects(r.options.Descriptors))
+	var hash string
+	var planned plan.Plan
 	tx := r.begin(supervisor.CauseConfig)
-	tx.next.document = document
-	tx.next.files = r.filesFor(inputFiles(document.Config, r.options.Descriptors), bad)
+	err := contain(ctx, "checking the file", func() error {
+		document, bad, err := r.judge(change)
+		if err != nil {
+			return err
+		}
+		planned = plan.New(r.document.Config, document.Config, Subjects(r.options.Descriptors))
+		tx.next.document = document
+		tx.next.files = r.filesFor(inputFiles(document.Config, r.options.Descriptors), bad)
+		hash, err = config.Hash(document.Config)
+		return err
+	})
+	if err != nil {
+		return rejected(err)
+	}
 	if err := tx.prepare(ctx); err != nil {
 		return rejected(err)
 	}
 	r.journal.SetGeneration(r.generation + 1) // before what it starts writes anything
 	tx.commit(ctx)
-	logWarnings(ctx, document)
-	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
+	logWarnings(ctx, tx.next.document)
+	warnOfPermissions(ctx, r.options.ConfigFile, tx.next.document.Config)
 	r.reloads.InForce(hash)
 	return status.Reload{Status: telemetry.Success, Hash: hash, Plan: &planned, Deviations: deviations(planned, tx.did)}, nil
 }

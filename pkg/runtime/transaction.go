@@ -3,8 +3,12 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
+
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/plan"
@@ -102,14 +106,31 @@ func (t *transaction) participants() []func(context.Context) (step, error) {
 // prepare does the first phase, for all or for none.
 func (t *transaction) prepare(ctx context.Context) error {
 	for _, participant := range t.participants() {
-		s, err := participant(ctx)
+		err := contain(ctx, "preparing a change", func() error {
+			s, err := participant(ctx)
+			if err == nil {
+				t.prepared = append(t.prepared, s)
+			}
+			return err
+		})
 		if err != nil {
 			t.discard()
 			return err
 		}
-		t.prepared = append(t.prepared, s)
 	}
 	return nil
+}
+
+// contain makes a panic an error like any other, and logs where it was. It is for what is done with a configuration
+// before that is in force: what is in force goes on.
+func contain(ctx context.Context, doing string, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			klog.FromContext(ctx).Error(nil, "Panic", "doing", doing, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic while %s: %v", doing, v)
+		}
+	}()
+	return f()
 }
 
 func (t *transaction) discard() {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -50,5 +51,14 @@ func TestWhatWasPreparedIsDiscarded(t *testing.T) {
 	tx.discard()
 	if want := []string{"discard b", "discard a"}; !slices.Equal(done, want) {
 		t.Errorf("done: %q, want %q", done, want)
+	}
+}
+
+// A part that panics has failed. Pins MGR-270.
+func TestAPanicIsDiscarded(t *testing.T) {
+	discarded := false
+	tx := &transaction{prepared: []step{{discard: func() { discarded = true }}}, process: &Runtime{}}
+	if err := tx.prepare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "panic while preparing a change: ") || !discarded {
+		t.Errorf("error is %v, discarded: %t", err, discarded)
 	}
 }
