@@ -77,7 +77,9 @@ func TestTheAnswerToAPatch(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: string(reason)}}
 	}
-	page := func(code int) error { return apierrors.NewGenericServerResponse(code, "patch", group, "a", "a page", 0, true) }
+	page := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "patch", group, "a", "a page", 0, true)
+	}
 	for name, test := range map[string]struct {
 		answer error
 		want   string // the condition; empty if the attempt is repeated
