@@ -126,6 +126,9 @@ func (c *collector) find(ctx context.Context, n *node, s state) (location, *meta
 		return location{}, nil, err
 	}
 	item, err := c.read(ctx, at, n.uid)
+	if errors.As(err, new(*mappingError)) && !s.virtual && c.isElsewhere(ctx, at) {
+		item, err = nil, nil
+	}
 	if err == nil && item == nil {
 		err = c.recordAbsent(ctx, at, n)
 	}

@@ -42,6 +42,10 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	if !s.current {
 		return nil
 	}
+	cached, found := c.monitors.cached(s.resource, owner.identity)
+	if found && !deletingWith(cached, metav1.FinalizerOrphanDependents) {
+		return nil // its finalizer was removed, or the cache is behind, and will show it
+	}
 	if resource, lacks := c.unlisted(ctx); lacks {
 		return reconcile.AwaitCache(fmt.Errorf("orphaning the dependents of %s: those among %s are not known yet", owner, resource))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // Pins GC-54 and GC-101.
@@ -250,5 +251,38 @@ func TestAnOwnerWhoseDependentKeepsItIsNotReleased(t *testing.T) {
 	}
 	if writes := w.writes(); writes[len(writes)-1] != `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}` {
 		t.Errorf("writes are %q", writes)
+	}
+}
+
+// While its dependents cannot be orphaned, the user changes their mind about what is to become of them. Pins GC-119.
+func TestAnOwnerThatIsNotToOrphanItsDependentsAnyMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		now   []func(*metav1.ObjectMeta)
+		drops bool
+	}{
+		"GC-119: it is deleted in the foreground":      {[]func(*metav1.ObjectMeta){deleted("x", foreground)}, true},
+		"GC-119: its finalizer is removed":             {[]func(*metav1.ObjectMeta){deleted("x")}, true},
+		"GC-119: it is restored, and not deleted":      {nil, true},
+		"GC-119: it still is to orphan its dependents": {[]func(*metav1.ObjectMeta){deleted("x", "y", orphan)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := typed(configMaps, object("a", "parent", tc.now...))
+			child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+			w := newWorld(t, now, child)
+			w.graph.apply(added(secrets, child))
+			w.graph.apply(added(configMaps, object("a", "parent", deleted("x", orphan))))
+			must.Succeed(t, w.monitors.start(t.Context(), map[schema.GroupVersionResource]*monitored{configMaps.resource: configMaps}))
+			controllertest.Eventually(t, "the cache shows it", func() bool {
+				_, cached := w.monitors.cached(configMaps.resource, configMaps.identityOf(now))
+				return cached
+			})
+			w.monitors.nowInGraph(slices.Collect(maps.Values(w.monitors.byResource)))
+			if err := w.attemptToOrphan(t.Context(), w.node("parent")); err != nil {
+				t.Error(err)
+			}
+			if writes := w.writes(); tc.drops == (len(writes) > 0) {
+				t.Errorf("the writes are %q", writes)
+			}
+		})
 	}
 }

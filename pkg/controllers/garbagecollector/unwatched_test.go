@@ -10,12 +10,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/customresources"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/must"
 )
 
 // widgets are of a custom kind, which tests watch in one version or another.
@@ -364,6 +368,47 @@ func TestUnwatchedObjectsAreJudgedLive(t *testing.T) {
 				t.Errorf("the writes are %q, want %q", got, c.writes)
 			}
 			if blocking, _ := w.graph.blockers(w.node("parent")); (blocking > 0) != c.blocked {
+				t.Errorf("%d dependents block the owner", blocking)
+			}
+		})
+	}
+}
+
+// TestAnObjectOfAKindThatHasAnotherScopeNow is looked for where it was: a definition was deleted, with all objects, and made
+// again with another scope, while nobody watched.
+// Pins GC-118.
+func TestAnObjectOfAKindThatHasAnotherScopeNow(t *testing.T) {
+	for name, c := range map[string]struct {
+		scope       string // of the definition, empty for none
+		established metav1.ConditionStatus
+		unreadable  bool
+		gone        bool
+	}{
+		"it has no namespaces any more":        {scope: "Cluster", established: metav1.ConditionTrue, gone: true},
+		"it is as before, but not served yet":  {scope: "Namespaced", established: metav1.ConditionTrue},
+		"it has another scope, but is not yet": {scope: "Cluster", established: metav1.ConditionFalse},
+		"it has no definition":                 {},
+		"its definition cannot be read":        {scope: "Cluster", established: metav1.ConditionTrue, unreadable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := family(t, foreground)
+			w.serve("v1")
+			w.server.PrependReactor("get", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, noResource() })
+			if c.scope != "" {
+				must.Get(w.Dynamic.Resource(customresources.Definitions).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+					"metadata": map[string]any{"name": "widgets.x"},
+					"spec":     map[string]any{"scope": c.scope},
+					"status":   map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": string(c.established)}}},
+				}}, metav1.CreateOptions{}))(t)
+			}
+			w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return c.unreadable, nil, errors.New("boom")
+			})
+			if err := w.attemptToDelete(t.Context(), w.node("child")); c.gone == (err != nil) {
+				t.Errorf("the outcome is %v", err)
+			}
+			if blocking, _ := w.graph.blockers(w.node("parent")); (blocking == 0) != c.gone {
 				t.Errorf("%d dependents block the owner", blocking)
 			}
 		})

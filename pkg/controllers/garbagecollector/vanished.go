@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -76,4 +77,12 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 	definition := resource.GroupResource().String()
 	_, err = c.Metadata.Resource(customresources.Definitions).Get(ctx, definition, metav1.GetOptions{})
 	return controller.Absent(err)
+}
+
+// isElsewhere reports whether the objects of a kind are not where it had some: its definition has another scope now. As
+// that cannot be changed, the former definition was deleted, and all objects with it.
+func (c *collector) isElsewhere(ctx context.Context, was location) bool {
+	d, err := customresources.Read(ctx, c.Dynamic, was.resource.GroupResource())
+	return err == nil && d != nil && (d.Spec.Scope == "Namespaced") != (was.namespace != "") &&
+		meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
 }

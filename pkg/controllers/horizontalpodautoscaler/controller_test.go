@@ -257,6 +257,49 @@ func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 	}
 }
 
+// The metrics could not be read for a while. What they say first is not followed at once, whatever the window. Pins HPA-83.
+func TestAfterMetricsThatCouldNotBeReadTheSizeFoundIsARecommendation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outage time.Duration
+		target bool // it is the target that cannot be read
+		wait   time.Duration
+		wrote  []int32
+	}{
+		"HPA-83: for longer than the window":             {outage: time.Hour},
+		"HPA-83: the target, for longer than the window": {outage: time.Hour, target: true},
+		"HPA-83: the window after that is over":          {outage: time.Hour, wait: testConfig.downscaleStabilization + time.Second, wrote: []int32{1}},
+		"HPA-83: there was no evaluation that failed":    {wait: time.Hour, wrote: []int32{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", ""))))...)
+			h.series("15")
+			if _, err := h.evaluate(t); err != nil {
+				t.Fatal(err)
+			}
+			if tc.outage > 0 {
+				down := errors.New("down")
+				if h.fail["external"] = down; tc.target {
+					h.scaleErr = func(string) error { return down }
+				}
+				if _, err := h.evaluate(t); err == nil {
+					t.Fatal("it does not fail")
+				}
+				h.fail, h.scaleErr = map[string]error{}, nil
+				h.Clock.Step(tc.outage)
+				h.series("4")
+				if _, err := h.evaluate(t); err != nil || len(h.written) > 0 {
+					t.Fatalf("at once: %v, wrote %v", err, h.written)
+				}
+			}
+			h.series("4")
+			h.Clock.Step(tc.wait)
+			if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, tc.wrote) {
+				t.Errorf("%v, wrote %v, want %v", err, h.written, tc.wrote)
+			}
+		})
+	}
+}
+
 // Nothing was evaluated while the namespace was paused. Pins HPA-80.
 func TestAfterAPauseTheSizeFoundIsARecommendation(t *testing.T) {
 	for name, paused := range map[string][]string{"its namespace": {"ns"}, "another one": {"other"}} {

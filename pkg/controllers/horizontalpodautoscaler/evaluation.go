@@ -55,6 +55,7 @@ func (c *autoscalerController) newEvaluation(
 
 // run scales the target to the size that its metrics require.
 func (e *evaluation) run(ctx context.Context) error {
+	e.past.begin()
 	if e.past.aimAt(withoutVersion(e.hpa.Spec.ScaleTargetRef)) {
 		e.selectNothing()
 		e.forgetZero()
@@ -175,6 +176,7 @@ func (e *evaluation) temper(current int32, found measured) *want {
 	} else {
 		out = temperByBehavior(in, e.past, resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization))
 	}
+	e.past.unrecorded = false
 	for _, f := range []finding{out.able, out.limited} {
 		e.set(f.kind, f.status, f.reason, f.message)
 	}

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type history struct {
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
 	attempted       attempt
+	unrecorded      bool // the evaluation has recorded no recommendation yet
+	silent          bool // the one before recorded none
 	interrupted     bool // the last evaluations are unknown, or there were none for a while
 	elsewhere       bool // another process may have made them
 	stopped         stopped
@@ -174,10 +177,15 @@ func (h *history) forgetTarget() {
 	}
 }
 
+// begin notes that an evaluation begins.
+func (h *history) begin() { h.silent, h.unrecorded = h.unrecorded, true }
+
 // seed adds the present size as a recommendation if recent ones are unknown, so that a workload
 // is not scaled down before a whole window was observed.
 func (h *history) seed(current int32, now time.Time, obsolete func(time.Time) bool) {
-	if len(h.recommendations) == 0 || h.interrupted {
+	recent := func(r recommendation) bool { return !obsolete(r.at) }
+	outage := h.silent && !slices.ContainsFunc(h.recommendations, recent)
+	if len(h.recommendations) == 0 || h.interrupted || outage {
 		h.record(current, now, obsolete)
 		h.interrupted, h.elsewhere = false, false
 	}

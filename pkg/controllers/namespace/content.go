@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 
+	"kcmd.dev/pkg/controller"
 	kitpods "kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/requests"
 )
@@ -39,6 +40,8 @@ type content struct {
 	served bool
 	// unanswered is set once the deletion of the collection had no answer.
 	unanswered bool
+	// isDefined reports whether the definition of a custom type says that it is served.
+	isDefined func(context.Context) (bool, error)
 	// stillDeleted fails unless the namespace is still the one to sweep, and still being deleted.
 	stillDeleted func(context.Context) error
 }
@@ -174,7 +177,7 @@ func (c *content) list(ctx context.Context) (items []metav1.Object, listed bool,
 		return page, err
 	}).List(ctx, metav1.ListOptions{})
 	if unsupported(err) && !c.served {
-		return nil, false, nil
+		return nil, false, c.doubted(ctx, err)
 	}
 	if err != nil {
 		return nil, false, err
@@ -188,6 +191,19 @@ func (c *content) list(ctx context.Context) (items []metav1.Object, listed bool,
 		return nil
 	})
 	return items, err == nil, err
+}
+
+// doubted returns the error of a list if it is a page that says that there is no such type, and the definition of the
+// type says that there is: the API server, or one of several, does not know it yet.
+func (c *content) doubted(ctx context.Context, answer error) error {
+	if !apierrors.IsNotFound(answer) || controller.Absent(answer) {
+		return nil // the type is known, and has no list
+	}
+	defined, err := c.isDefined(ctx)
+	if err == nil && defined {
+		return answer
+	}
+	return err
 }
 
 // errRestored is the error of the deletion of content of a namespace that is not being deleted any more, as after

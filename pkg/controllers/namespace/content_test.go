@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -147,6 +148,43 @@ func TestATypeThatWasShownIsNotCleanBecauseItIsNoLongerFound(t *testing.T) {
 			f.store.refused["deletecollection widgets"] = notFound(widgets)
 			if err := f.reconcile(f.Context(), "ns"); err != nil || len(*finalized) != 1 {
 				t.Errorf("while the type is not served at all: reconcile = %v, finalized %v", err, *finalized)
+			}
+		})
+	}
+}
+
+// An API server that does not know a custom type yet answers all requests with the same page. Pins NS-81.
+func TestATypeThatOneAPIServerDoesNotKnowYet(t *testing.T) {
+	page := notFound(widgets)
+	for name, tc := range map[string]struct {
+		defined, served bool
+		answer          error
+		waits           bool
+	}{
+		"NS-81: it is served":                 {defined: true, served: true, answer: page, waits: true},
+		"NS-81: no version of it is served":   {defined: true, answer: page},
+		"NS-81: it has no definition":         {answer: page},
+		"NS-81: its server has no collection": {defined: true, served: true, answer: apierrors.NewNotFound(widgets.GroupResource(), "")},
+		"NS-81: it does not support it":       {defined: true, served: true, answer: methodNotSupported(widgets, "list")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods, widgets), terminating())
+			if tc.defined {
+				f.define(t, "Namespaced", tc.served, metav1.ConditionTrue)
+			}
+			finalized := f.finalized()
+			f.store.put(widgets, "w")
+			f.store.refused["list widgets"], f.store.refused["deletecollection widgets"] = tc.answer, tc.answer
+			err := f.reconcile(f.Context(), "ns")
+			if tc.waits != errors.Is(err, tc.answer) || tc.waits != (len(*finalized) == 0) {
+				t.Fatalf("error %v, finalized %v", err, *finalized)
+			}
+			if !tc.waits {
+				return
+			}
+			f.store.refused = map[string]error{}
+			if err := f.reconcile(f.Context(), "ns"); err != nil || len(*finalized) != 1 || len(f.store.items[widgets]) != 0 {
+				t.Errorf("error %v, finalized %v, left are %v", err, *finalized, f.store.items[widgets])
 			}
 		})
 	}

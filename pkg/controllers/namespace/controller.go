@@ -16,7 +16,8 @@
 //     the gate OrderedNamespaceDeletion can make pods a type like all others.)
 //  4. A type is deleted as a collection, or item by item where that is not supported, and
 //     is clean once a live list is empty to its last page. One that was listed, or deleted as a
-//     collection, is not clean because it cannot be listed any more.
+//     collection, is not clean because it cannot be listed any more, nor is a custom one that its
+//     definition says is served.
 //  5. When the last pod is gone that a sweep has left, the namespace is swept at once.
 //  6. A sweep that finds every type clean ends in finalization. One with an error is retried
 //     with backoff. One that leaves items is repeated after half the time they are expected to

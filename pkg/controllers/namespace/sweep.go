@@ -96,6 +96,7 @@ func (c *namespaceController) sweepTypes(
 			resource:          resource,
 			canList:           found.supports(resource, "list"),
 			canDeleteTogether: found.supports(resource, "deletecollection"),
+			isDefined:         func(ctx context.Context) (bool, error) { return c.isServed(ctx, resource.GroupResource()) },
 			stillDeleted:      stillDeleted,
 		})
 		swept[i].podsFirst = s.podsFirst

@@ -19,6 +19,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // pageSize is the page size of live lists.
@@ -126,7 +127,10 @@ func (c *migrationController) rewrite(
 			return nil, nil
 		}
 	}
-	if ctx.Err() != nil || mayPass(err) {
+	if apierrors.IsNotFound(err) && !controller.Absent(err) {
+		err = fmt.Errorf("%w: %w", errNotServed, err)
+	}
+	if ctx.Err() != nil || errors.Is(err, errNotServed) || mayPass(err) {
 		return nil, fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	}
 	return nil, permanentError{err, klog.KObj(object).String()} // the migration shows the answer as it is
@@ -156,11 +160,11 @@ func hasChanged(ctx context.Context, objects metadata.ResourceInterface, object 
 	}
 }
 
-// mayPass reports whether a request may succeed later: the API server could not be asked, was not
-// able to answer, or did not know who asks.
+// mayPass reports whether a request may succeed later: the API server could not be asked, was not able to answer, as the
+// answer of a proxy may say, or did not know who asks.
 func mayPass(err error) bool {
 	var answer apierrors.APIStatus
-	return !errors.As(err, &answer) ||
+	return !errors.As(err, &answer) || !requests.IsRefusal(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
 }
