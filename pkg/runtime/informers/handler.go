@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // Selective is a handler that needs some notifications only. A goroutine is woken up for these; while it runs, the
@@ -158,7 +159,7 @@ func (h *handler) label() {
 
 func (h *handler) call(f func(cache.ResourceEventHandler)) {
 	if err := h.isolated(f); err != nil {
-		h.scope.panicked(err)
+		h.scope.panicked(klog.FromContext(h.base.ctx), err)
 	}
 }
 

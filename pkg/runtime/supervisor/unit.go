@@ -135,7 +135,8 @@ func (u *unit) loop() {
 			if u.isHalted() {
 				continue // until the command
 			}
-			u.crashed(u.current.err, causeOf(u.current))
+			cause, err := u.current.whyEnded()
+			u.crashed(err, cause)
 		case err := <-failed:
 			u.crashed(err, causePanic)
 		case <-u.retry:
