@@ -257,8 +257,8 @@ func TestThePanicOfAHandlerIsLoggedWithItsStack(t *testing.T) {
 	i := New(Options{Client: fakeclient.New(pods(1)...)})
 	i.Start(klog.NewContext(t.Context(), logger))
 	t.Cleanup(i.Shutdown)
-	reported := make(chan error, 1)
-	s := i.NewScope(ScopeOptions{Name: "bad", OnPanic: func(err error) { reported <- err }})
+	reported := make(chan struct{})
+	s := i.NewScope(ScopeOptions{Name: "bad", OnPanic: func(error) { close(reported) }})
 	t.Cleanup(s.Close)
 	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("boom") }})
 	s.StartWithContext(t.Context())
@@ -273,9 +273,9 @@ func TestThePanicOfAHandlerIsLoggedWithItsStack(t *testing.T) {
 func TestAPanicIsReportedBeforeAWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, pods(1)...)
-		reporting, reported := make(chan error), make(chan struct{})
-		s := h.open(ScopeOptions{Name: "bad", Barrier: newWall(), OnPanic: func(err error) {
-			reporting <- err
+		reporting, reported := make(chan struct{}), make(chan struct{})
+		s := h.open(ScopeOptions{Name: "bad", Barrier: newWall(), OnPanic: func(error) {
+			close(reporting)
 			<-reported
 		}})
 		addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("boom") }})
