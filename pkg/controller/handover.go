@@ -7,15 +7,16 @@ import "sync"
 type HandsOver[T any] interface {
 	Controller
 	// HandOver is called once, after Run has returned, and is to answer at once. The result
-	// must not depend on the instance that made it. It may be five minutes old when it is
-	// taken over, and another process may have held the lease in between.
+	// must not depend on the instance that made it. It may be five minutes old when the
+	// successor begins, which may then wait for its caches, and another process may have held
+	// the lease before that.
 	HandOver() T
 }
 
 // TakeOver returns what the predecessor of an instance in this process handed over. It is
 // false if there was no predecessor, if that talked to another API server, if it ended more
-// than five minutes ago, or if what it handed over is of another type. From then on it is c
-// that hands over to its successor.
+// than five minutes before this instance began, or if what it handed over is of another type.
+// From then on it is c that hands over to its successor.
 //
 // It is to be called in Run: while New runs, the previous instance is still at work. If an
 // instance ends before it has taken over, what its predecessor left is passed on to its
@@ -50,6 +51,13 @@ func (s *Succession) HandOver() any {
 		return left
 	}
 	return handOver()
+}
+
+// TookOver reports whether the instance has taken over. If not, it leaves what its predecessor has left.
+func (s *Succession) TookOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.handOver != nil
 }
 
 func (s *Succession) take(handOver func() any) any {

@@ -45,7 +45,7 @@ func (s slow) Loops() []controller.LoopStatus {
 
 func (slow) Keys(func(string) bool) []controller.LoopKey { return nil }
 
-func (slow) HandOver() any                  { return nil }
+func (slow) HandOver() (any, bool)          { return nil, false }
 func (slow) Fence(error)                    {}
 func (slow) Close()                         {}
 func (slow) SetResync(time.Duration)        {}

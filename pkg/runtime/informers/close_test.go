@@ -7,15 +7,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakeclient"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -243,6 +247,49 @@ func TestPanicIsIsolated(t *testing.T) {
 			return err
 		default:
 			return nil
+		}
+	})
+}
+
+// Pins MGR-166.
+func TestThePanicOfAHandlerIsLoggedWithItsStack(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	i := New(Options{Client: fakeclient.New(pods(1)...)})
+	i.Start(klog.NewContext(t.Context(), logger))
+	t.Cleanup(i.Shutdown)
+	reported := make(chan struct{})
+	s := i.NewScope(ScopeOptions{Name: "bad", OnPanic: func(error) { close(reported) }})
+	t.Cleanup(s.Close)
+	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("boom") }})
+	s.StartWithContext(t.Context())
+	<-reported
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	if !strings.Contains(log, "TestThePanicOfAHandlerIsLoggedWithItsStack.func") {
+		t.Errorf("the log does not say where it was:\n%s", log)
+	}
+}
+
+// TestAPanicIsReportedBeforeAWaitEnds: a controller that waits returns then, and cannot say why. Pins MGR-166.
+func TestAPanicIsReportedBeforeAWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, pods(1)...)
+		reporting, reported := make(chan struct{}), make(chan struct{})
+		s := h.open(ScopeOptions{Name: "bad", Barrier: newWall(), OnPanic: func(error) {
+			close(reporting)
+			<-reported
+		}})
+		addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) { panic("boom") }})
+		ended := make(chan bool, 1)
+		go func() { ended <- s.WaitUntilReady(t.Context()) }()
+		s.StartWithContext(t.Context())
+		<-reporting
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("the wait has ended before the panic was reported")
+		}
+		close(reported)
+		if <-ended {
+			t.Error("ready although a handler panicked")
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 //  3. It is synced when it has been shown all that the store contained when it joined. The store
 //     can be ahead of the feed.
 //  4. A notification is freed when every handler has read it. A handler that hangs keeps those
-//     that it has not read.
+//     that it has not read, until it is removed.
 type feed struct {
 	informer source
 	// queued is set when the informer has queued its initial list as a whole. Only the goroutine
@@ -121,7 +121,7 @@ func (f *feed) join(h *handler) error {
 		return err
 	}
 	f.handlers = append(f.handlers, h)
-	h.at = f.last
+	h.at.Store(f.last)
 	if len(f.shown) > 0 {
 		h.first = make([]any, 0, len(f.shown))
 		for _, obj := range f.shown {
@@ -140,8 +140,9 @@ func (f *feed) leave(h *handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handlers = slices.DeleteFunc(f.handlers, func(other *handler) bool { return other == h })
+	h.at.Store(nil)
 	if !h.reading { // else it does so itself
-		h.first, h.at = nil, nil
+		h.first = nil
 	}
 	f.freeLocked()
 }
@@ -253,8 +254,8 @@ func (f *feed) appendLocked(n *notification) {
 		case h.reading:
 		case h.wants(n):
 			f.wakeLocked(h)
-		case h.at == before:
-			h.at = n
+		case h.at.Load() == before:
+			h.at.Store(n)
 		}
 	}
 	f.freeLocked()
@@ -287,11 +288,12 @@ func (f *feed) rest(h *handler) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	gone := !f.calls(h)
-	if !gone && h.at.next.Load() != nil {
+	if at := h.at.Load(); !gone && at != nil && at.next.Load() != nil {
 		return false
 	}
 	if gone {
-		h.first, h.at = nil, nil
+		h.first = nil
+		h.at.Store(nil)
 	}
 	h.reading = false
 	f.reading--

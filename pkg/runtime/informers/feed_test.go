@@ -308,7 +308,7 @@ func newer(a, b string) bool {
 func isAtRest(f *feed, h *handler) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.reading == 0 && f.last.obj == nil && h.at == f.last
+	return f.reading == 0 && f.last.obj == nil && h.at.Load() == f.last
 }
 
 // TestAHandlerAtRestHasNoGoroutine also shows that it takes no part of what is passed on.
@@ -451,6 +451,40 @@ func TestAHandlerThatHangsHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the other handler", func() bool { return len(seen.versions()) == 100 })
 	close(release)
 	eventually(t, "the handler that hung", func() bool { return late.Load() == 100 })
+}
+
+// TestAHandlerThatHangsKeepsNothingOnceItIsRemoved: its controller is abandoned, and the process goes on.
+func TestAHandlerThatHangsKeepsNothingOnceItIsRemoved(t *testing.T) {
+	source, f, add := newLagging(t, "a")
+	add(follow(t))
+	release, called := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	h := add(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) {
+		close(called)
+		<-release
+	}})
+	<-passed(source, h).Done()
+	change := func() (freed []weak.Pointer[corev1.Pod]) {
+		for range 3 {
+			source.set("a")
+			obj, _, _ := source.store.GetByKey("default/a")
+			freed = append(freed, weak.Make(obj.(*corev1.Pod)))
+		}
+		source.pass(-1)
+		return freed
+	}
+	before := change()
+	<-called
+	h.remove()
+	after := change()
+	// It is called with the first of them, and the last notification is kept, with both states.
+	for _, pod := range append(before[1:], after[0]) {
+		eventually(t, "what was passed on to be freed", func() bool {
+			runtime.GC()
+			return pod.Value() == nil
+		})
+	}
+	runtime.KeepAlive(f)
 }
 
 // TestAListOfWhatIsKnownKeepsNoHandlerWaiting: a list that follows an expired watch puts other copies of unchanged

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // Selective is a handler that needs some notifications only. A goroutine is woken up for these; while it runs, the
@@ -36,12 +37,12 @@ type handler struct {
 	// labels are those of the goroutine that it is called on. Only that goroutine uses them.
 	labels context.Context
 
-	// Guarded by feed.mu; first and at belong to the goroutine while there is one.
+	// Guarded by feed.mu; first belongs to the goroutine while there is one, and only that moves at on.
 	reading bool
 	// first are the objects that it is shown first.
 	first []any
-	// at is the notification that it has read last.
-	at *notification
+	// at is the notification that it has read last, nil once the handler is removed.
+	at atomic.Pointer[notification]
 	// synced is closed when it has been shown the complete state of the cache.
 	synced chan struct{}
 
@@ -82,14 +83,27 @@ func (h *handler) read() {
 	}
 	h.first = nil
 	for {
-		for n := h.at.next.Load(); n != nil && feed.calls(h); n = n.next.Load() {
-			h.at = n
-			h.deliver(n)
+		for h.step() {
 		}
 		if feed.rest(h) {
 			return
 		}
 	}
+}
+
+// step delivers the next notification, and reports whether there was one. During the call the goroutine must not refer to
+// the notification: it would keep all that come after it if the call does not return.
+func (h *handler) step() bool {
+	at := h.at.Load()
+	if at == nil || !h.base.feed.calls(h) {
+		return false
+	}
+	n := at.next.Load()
+	if n == nil || !h.at.CompareAndSwap(at, n) {
+		return false
+	}
+	h.deliver(n)
+	return true
 }
 
 // wants reports whether the handler has to be called for a notification.
@@ -118,13 +132,14 @@ func (h *handler) wants(n *notification) (wanted bool) {
 }
 
 func (h *handler) deliver(n *notification) {
-	switch n.kind {
+	kind, old, obj := n.kind, n.old, n.obj
+	switch kind {
 	case listed, added:
-		h.call(func(next cache.ResourceEventHandler) { next.OnAdd(n.obj, n.kind == listed) })
+		h.call(func(next cache.ResourceEventHandler) { next.OnAdd(obj, kind == listed) })
 	case updated:
-		h.call(func(next cache.ResourceEventHandler) { next.OnUpdate(n.old, n.obj) })
+		h.call(func(next cache.ResourceEventHandler) { next.OnUpdate(old, obj) })
 	case deleted:
-		h.call(func(next cache.ResourceEventHandler) { next.OnDelete(n.obj) })
+		h.call(func(next cache.ResourceEventHandler) { next.OnDelete(obj) })
 	case synced:
 		if n.synced == h {
 			close(h.synced)
@@ -144,7 +159,7 @@ func (h *handler) label() {
 
 func (h *handler) call(f func(cache.ResourceEventHandler)) {
 	if err := h.isolated(f); err != nil {
-		h.scope.panicked(err)
+		h.scope.panicked(klog.FromContext(h.base.ctx), err)
 	}
 }
 

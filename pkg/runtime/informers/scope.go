@@ -32,7 +32,8 @@ type ScopeOptions struct {
 	// Name is shown in status and errors; the name of the controller.
 	Name string
 	// OnPanic is called, once and on a goroutine of its own, with a *panicError when a
-	// handler panicked. It may call Close. Nil means that the panic is logged.
+	// handler panicked, before a wait ends because of that. It may call Close. The panic is
+	// logged with its stack in any case. Nil means no callback.
 	OnPanic func(error)
 	// Dry makes a scope that holds and starts informers and adds indexes but never calls
 	// a handler. A standby keeps its caches warm with it. Registrations of its handlers
@@ -60,7 +61,7 @@ type Scope struct {
 	// calls is held for reading while a handler is called, so that Close can wait for all
 	// of them, those of handlers that have been removed included.
 	calls sync.RWMutex
-	// failed is set when a handler panicked; failure is closed once that is reported.
+	// failed is set when a handler panicked; failure is closed once that was reported.
 	failed  atomic.Bool
 	failing sync.Once
 	failure chan struct{}
@@ -279,14 +280,15 @@ func (s *Scope) untilClosed(ctx context.Context) (context.Context, context.Cance
 }
 
 // panicked stops the scope's notifications and reports the first panic.
-func (s *Scope) panicked(err *panicError) {
+func (s *Scope) panicked(logger klog.Logger, err *panicError) {
 	s.failing.Do(func() {
-		close(s.failure)
-		if s.onPanic == nil {
-			klog.Background().Error(err, "Event handler panicked, its scope gets no more notifications",
-				"scope", s.name, "stack", string(err.Stack))
-			return
-		}
-		go s.onPanic(err) // may close the scope, which waits for this goroutine
+		logger.Error(err, "Event handler panicked, its scope gets no more notifications",
+			"scope", s.name, "stack", string(err.Stack))
+		go func() { // it may close the scope, which waits for the caller
+			defer close(s.failure)
+			if s.onPanic != nil {
+				s.onPanic(err)
+			}
+		}()
 	})
 }

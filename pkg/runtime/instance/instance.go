@@ -128,12 +128,12 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 
 // HandOver implements supervisor.Instance. What an instance leaves that never knew what its predecessor wrote is not
 // all that its successor needs.
-func (i *instance) HandOver() any {
-	left := i.succession.HandOver()
+func (i *instance) HandOver() (left any, passedOn bool) {
+	left = i.succession.HandOver()
 	if i.knows {
 		i.builder.memory.end(i.descriptor.Name, left != nil)
 	}
-	return left
+	return left, !i.succession.TookOver()
 }
 
 // DebuggingHandler implements supervisor.Instance.

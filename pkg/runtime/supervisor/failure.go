@@ -21,11 +21,17 @@ func (u *unit) crashed(err error, cause Cause) {
 	u.backOff(err, u.options.BackoffMax)
 }
 
-func causeOf(r *running) Cause {
+// whyEnded is why an instance has failed whose Run returned: because a handler panicked, which Run need not know.
+func (r *running) whyEnded() (Cause, error) {
 	if r.panics {
-		return causePanic
+		return causePanic, r.err
 	}
-	return causeCrash
+	select {
+	case err := <-r.failed:
+		return causePanic, err
+	default:
+		return causeCrash, r.err
+	}
 }
 
 // buildRetryMax is the longest delay before an instance that could not be built is tried

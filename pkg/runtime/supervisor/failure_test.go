@@ -2,6 +2,9 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +59,50 @@ func TestAPanicInRunIsAFailure(t *testing.T) {
 	h.eventually("a backs off", func() bool { return strings.Contains(h.status("a").LastError, "boom") })
 	if s := h.status("a"); s.Restarts[string(causePanic)] != 1 {
 		t.Errorf("restarts: %v", s.Restarts)
+	}
+}
+
+// A controller may return because one of its handlers has panicked, before anybody has looked. Pins MGR-166.
+func TestThePanicOfAHandlerIsTheReason(t *testing.T) {
+	desired := map[string]string{}
+	for n := range 20 { // which of two events is seen first is random
+		desired[fmt.Sprint("c", n)] = "1"
+	}
+	h := newHarness(t, slices.Sorted(maps.Keys(desired))...)
+	defer h.Shutdown()
+	h.sync(wants(desired))
+	looks, looked := make(chan struct{}), make(chan struct{})
+	for name := range desired {
+		i := h.instances(name)[0]
+		i.mu.Lock()
+		i.onLoops = func() {
+			select {
+			case looks <- struct{}{}:
+				<-looked
+			case <-looked:
+			}
+		}
+		i.mu.Unlock()
+	}
+	h.clock.Step(5 * time.Second)
+	for range desired {
+		<-looks // from here on the supervisor waits for the answer
+	}
+	for name := range desired {
+		i, u := h.instances(name)[0], h.units[name]
+		u.mu.Lock()
+		done := u.current.done
+		u.mu.Unlock()
+		i.failed(errors.New("boom"))
+		i.ended <- nil
+		<-done
+	}
+	close(looked)
+	for name := range desired {
+		h.eventually(name+" backs off", func() bool { return h.status(name).State == BackingOff })
+		if s := h.status(name); s.LastError != "boom" || s.Restarts[string(causePanic)] != 1 {
+			t.Errorf("%s: %s, restarts %v", name, s.LastError, s.Restarts)
+		}
 	}
 }
 

@@ -80,7 +80,8 @@ type fakeInstance struct {
 	onHandOver, onLoops, onClose, onDebug func()
 
 	mu          sync.Mutex
-	leaves      any // what it hands over, if not its value
+	leaves      any  // what it hands over, if not its value
+	waits       bool // it has not taken over
 	ran, closed int
 	fenced      error
 	predecessor any
@@ -127,16 +128,19 @@ func (i *fakeInstance) counts() (ran, closed int) {
 	return i.ran, i.closed
 }
 
-func (i *fakeInstance) HandOver() any {
+func (i *fakeInstance) HandOver() (left any, passedOn bool) {
 	if i.onHandOver != nil {
 		i.onHandOver()
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.leaves != nil {
-		return i.leaves
+	if i.waits {
+		return i.predecessor, true
 	}
-	return "from " + i.spec.Planned.Value.(string)
+	if i.leaves != nil {
+		return i.leaves, false
+	}
+	return "from " + i.spec.Planned.Value.(string), false
 }
 
 func (i *fakeInstance) Fence(cause error) {

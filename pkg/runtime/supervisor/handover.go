@@ -9,7 +9,7 @@ import (
 // handOverTime is how long what an instance handed over is kept for its successor. After
 // that, caches show what was written, and a standby frees the memory. A lease may change
 // holders twice within this time, so a successor must not conclude anything from it that
-// another process could have undone.
+// another process could have undone. It does not begin anew when an instance passes on what it was given.
 const handOverTime = 5 * time.Minute
 
 // handOver is what an instance handed over, for a successor that talks to the same API server:
@@ -35,7 +35,10 @@ func (h *handOver) expired() <-chan time.Time {
 // same way.
 func (u *unit) collectHandOver(r *running) {
 	u.handedOver = nil
-	value, err := attempt(u, "handing over", handOverLimit, r.HandOver, nil)
+	left, err := attempt(u, "handing over", handOverLimit, func() (left leaving) {
+		left.value, left.passedOn = r.HandOver()
+		return left
+	}, nil)
 	u.mu.Lock()
 	u.status.HandOverError = ""
 	if err != nil {
@@ -47,14 +50,25 @@ func (u *unit) collectHandOver(r *running) {
 		klog.FromContext(u.ctx).Error(err, "Controller handed nothing over, its successor starts without its state", "stacks", stacks(u.d.Name))
 		return
 	}
-	if value != nil {
+	now := u.options.Clock.Now()
+	until := now.Add(handOverTime)
+	if left.passedOn {
+		until = u.givenUntil
+	}
+	if left.value != nil && now.Before(until) {
 		u.handedOver = &handOver{
-			value:   value,
+			value:   left.value,
 			clients: u.want.Spec.Clients,
-			until:   u.options.Clock.Now().Add(handOverTime),
-			expiry:  u.options.Clock.After(handOverTime),
+			until:   until,
+			expiry:  u.options.Clock.After(until.Sub(now)),
 		}
 	}
+}
+
+// leaving is what an instance leaves, see Instance.
+type leaving struct {
+	value    any
+	passedOn bool
 }
 
 // dropUnusableHandOver drops what was handed over if the wanted instance cannot use it.
@@ -72,5 +86,6 @@ func (u *unit) takeHandOver() any {
 	if left == nil || !u.options.Clock.Now().Before(left.until) {
 		return nil
 	}
+	u.givenUntil = left.until
 	return left.value
 }

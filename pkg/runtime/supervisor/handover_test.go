@@ -70,6 +70,42 @@ func TestWhatIsHandedOverBelongsToAConnectionAndATime(t *testing.T) {
 	}
 }
 
+// An instance that waits for its caches passes on what it was given, which is no newer by that.
+func TestWhatIsPassedOnExpiresAsWell(t *testing.T) {
+	for name, test := range map[string]struct {
+		each time.Duration
+		want any
+	}{
+		"soon":              {time.Minute, "from 1"},
+		"after a while":     {2 * time.Minute, nil},
+		"after a long wait": {handOverTime, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, "a")
+			defer h.Shutdown()
+			h.sync(runs(spec("1", 1)))
+			h.sync(runs(spec("2", 1)))
+			for _, next := range []string{"3", "4"} {
+				instances := h.instances("a")
+				last := instances[len(instances)-1]
+				h.eventually("it has begun", func() bool { ran, _ := last.counts(); return ran == 1 })
+				last.mu.Lock()
+				last.waits = true
+				last.mu.Unlock()
+				h.clock.Step(test.each)
+				h.sync(map[string]Want{"a": {State: Standby, Spec: spec("1", 1)}})
+				h.clock.Step(test.each / 2)
+				h.sync(runs(spec(next, 1)))
+			}
+			last := h.instances("a")[3]
+			h.eventually("it runs", func() bool { ran, _ := last.counts(); return ran == 1 })
+			if last.predecessor != test.want {
+				t.Errorf("handed %v, want %v", last.predecessor, test.want)
+			}
+		})
+	}
+}
+
 // A controller that cannot be built for long keeps no memory for the day it can.
 func TestWhatIsHandedOverExpiresWhileTheControllerBacksOff(t *testing.T) {
 	h := newHarness(t, "a")

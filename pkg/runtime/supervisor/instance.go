@@ -43,8 +43,9 @@ type Instance interface {
 	// Run starts what the instance needs and blocks in the controller's Run.
 	// predecessor is what the previous instance handed over.
 	Run(ctx context.Context, predecessor any) error
-	// HandOver returns what the successor needs. It is called after Run returned.
-	HandOver() any
+	// HandOver returns what the successor needs, and whether that is of the predecessor and passed on. It is called
+	// after Run returned.
+	HandOver() (left any, passedOn bool)
 	// Fence refuses and cancels all writes of the instance from now on.
 	Fence(cause error)
 	// Close releases everything the instance holds. It is called once: after Run returned,

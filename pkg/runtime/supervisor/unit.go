@@ -39,6 +39,7 @@ type unit struct {
 	want       Want      // what the command says that was carried out last
 	warm       func()    // releases what is kept warm
 	handedOver *handOver // of the last instance, for the next
+	givenUntil time.Time // until when what the current instance was given is to be kept
 	failures   int
 	retry      <-chan time.Time
 	held       *held
@@ -135,7 +136,8 @@ func (u *unit) loop() {
 			if u.isHalted() {
 				continue // until the command
 			}
-			u.crashed(u.current.err, causeOf(u.current))
+			cause, err := u.current.whyEnded()
+			u.crashed(err, cause)
 		case err := <-failed:
 			u.crashed(err, causePanic)
 		case <-u.retry:
