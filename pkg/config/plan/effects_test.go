@@ -16,9 +16,20 @@ func TestWhatAnEditDoes(t *testing.T) {
 		before, after string
 		want          []string
 	}{
-		"a group that comes":          {"", group, []string{"lease group/a start"}},
-		"a group that goes":           {group, "", []string{"lease group/a stop"}},
-		"another API server":          {"", "clientConnection: {server: 'https://a:1'}\n", []string{"lease main restart", "rebuilds the clients"}},
+		"a group that comes":             {"", group, []string{"lease group/a start"}},
+		"a group that goes":              {group, "", []string{"lease group/a stop"}},
+		"another API server":             {"", "clientConnection: {server: 'https://a:1'}\n", []string{"lease main restart", "rebuilds the clients"}},
+		"another server, without leases": {"leaderElection: {leaderElect: false}\n", "leaderElection: {leaderElect: false}\nclientConnection: {server: 'https://a:1'}\n", []string{"rebuilds the clients"}},
+		"another encoding":               {"", "clientConnection: {contentType: application/json}\n", []string{"lease main restart", "rebuilds the clients"}},
+		"profiling is off":               {"serving: {profiling: false}\n", "serving: {profiling: false, contentionProfiling: true}\n", []string{"no effect serving.contentionProfiling"}},
+		"there is a certificate": {"serving: {tls: {certFile: /c, privateKeyFile: /k}}\n", "serving: {tls: {certFile: /c, privateKeyFile: /k, certDirectory: /d}}\n",
+			[]string{"no effect serving.tls.certDirectory"}},
+		"there is none": {"", "serving: {tls: {certDirectory: /d}}\n", []string{"in place serving.tls.certDirectory"}},
+		"request headers of the cluster": {"", "serving: {authentication: {requestHeader: {usernameHeaders: [X-A]}}}\n",
+			[]string{"no effect serving.authentication.requestHeader.usernameHeaders"}},
+		"request headers of this process": {"serving: {authentication: {requestHeader: {clientCAFile: /c}}}\n", "serving: {authentication: {requestHeader: {clientCAFile: /c, usernameHeaders: [X-A]}}}\n",
+			[]string{"in place serving.authentication.requestHeader.usernameHeaders"}},
+		"deletions are counted":       {"deletionBreaker: {mode: Stop}\n", "deletionBreaker: {mode: Stop, window: 20m}\n", []string{"in place deletionBreaker.window"}},
 		"another namespace of leases": {"leaderElection: {leaderElect: false}\n", "leaderElection: {leaderElect: false, resourceNamespace: a}\n", []string{"in place leaderElection.resourceNamespace"}},
 		"a gate of the process":       {"", "featureGates: {RemoteRequestHeaderUID: false}\n", []string{"in place featureGates.RemoteRequestHeaderUID"}},
 		"HTTP/2 is off": {"serving: {http2: {enabled: false}}\n", "serving: {http2: {enabled: false, maxStreamsPerConnection: 7}}\n",

@@ -14,6 +14,7 @@ func TestValidateControllers(t *testing.T) {
 			"3:147: controllers.certificatesigningrequest-signing-controller.certificateDuration: must be 10m or more, not 1s",
 		}},
 		{"controllers: {certificatesigningrequest-signing-controller: {allSigners: {certFile: /c, privateKeyFile: /k}}}", nil},
+		{"controllers: {node-lifecycle-controller: {secondaryNodeEvictionRate: 0.1}}", nil},
 		{"controllers: {node-lifecycle-controller: {nodeMonitorGracePeriod: x}}", []string{
 			"3:67: controllers.node-lifecycle-controller.nodeMonitorGracePeriod: must be a duration such as 500ms, 10s, 5m or 1h30m, not the string \"x\"",
 		}},

@@ -54,6 +54,7 @@ func TestValidateServing(t *testing.T) {
 			"3:52: serving.authorization.alwaysAllowPaths[1]: * is allowed only at the end, not in \"/*b\"",
 		}},
 		{"metrics: {allowListMapping: {'ok,l': 'a,b'}}", nil},
+		{"metrics: {allowListMappingManifest: /f}", nil},
 		{"metrics: {showHiddenMetricsForVersion: '1.34', disabledMetrics: [a-b, ok], allowListMapping: {bad: x, 'ok,l': 'a,b'}, allowListMappingManifest: f}", []string{
 			"3:40: metrics.showHiddenMetricsForVersion: must be one of 1.35, not \"1.34\"",
 			"3:66: metrics.disabledMetrics[0]: must be the name of a metric such as workqueue_depth, not \"a-b\"",

@@ -25,6 +25,7 @@ func TestValidation(t *testing.T) {
 		{"word as qps", "clientConnection: {qps: many}", `3:25: clientConnection.qps: must be a number, not the string "many"`},
 		{"burst without qps", "clientConnection: {burst: 5}",
 			"3:27: clientConnection.burst: must be 0 without qps, not 5: set clientConnection.qps too, or remove burst"},
+		{"burst with qps", "clientConnection: {qps: 20, burst: 50}", ""},
 		{"least burst without qps", "clientConnection: {burst: 1}",
 			"3:27: clientConnection.burst: must be 0 without qps, not 1: set clientConnection.qps too, or remove burst"},
 		{"burst with a bad qps", "clientConnection: {burst: 5, qps: x}", `3:35: clientConnection.qps: must be a number, not the string "x"`},
