@@ -75,6 +75,7 @@ func TestWhichPlansAreEmpty(t *testing.T) {
 		"for the process":     {plan.Plan{ProcessWide: []plan.ProcessWideChange{{}}}, false},
 		"a lease":             {plan.Plan{Leases: []plan.LeasePlan{{}}}, false},
 		"in place":            {plan.Plan{InPlace: []diff.Change{{}}}, false},
+		"two of them":         {plan.Plan{ProcessWide: []plan.ProcessWideChange{{}}, InPlace: []diff.Change{{}}}, false},
 		"all of them":         {plan.Plan{ProcessWide: []plan.ProcessWideChange{{}}, Leases: []plan.LeasePlan{{}, {}}, InPlace: []diff.Change{{}}}, false},
 	} {
 		if got := test.plan.Empty(); got != test.want {
