@@ -13,6 +13,11 @@ func TestValidateControllers(t *testing.T) {
 			"3:122: controllers.certificatesigningrequest-signing-controller.kubeletServing.privateKeyFile: needs certFile",
 			"3:147: controllers.certificatesigningrequest-signing-controller.certificateDuration: must be 10m or more, not 1s",
 		}},
+		{"controllers: {certificatesigningrequest-signing-controller: {allSigners: {certFile: /c, privateKeyFile: /k}}}", nil},
+		{"controllers: {node-lifecycle-controller: {secondaryNodeEvictionRate: 0.1}}", nil},
+		{"controllers: {node-lifecycle-controller: {nodeMonitorGracePeriod: x}}", []string{
+			"3:67: controllers.node-lifecycle-controller.nodeMonitorGracePeriod: must be a duration such as 500ms, 10s, 5m or 1h30m, not the string \"x\"",
+		}},
 		{"controllers: {node-lifecycle-controller: {nodeMonitorPeriod: 1m, nodeEvictionRate: 0.001, unhealthyZoneThreshold: 1.5}}", []string{
 			"3:62: warning: controllers.node-lifecycle-controller.nodeMonitorPeriod: nodeMonitorGracePeriod (50s) should be more than nodeMonitorPeriod (1m): a node that stops reporting may be noticed late",
 			"3:84: warning: controllers.node-lifecycle-controller.nodeEvictionRate: secondaryNodeEvictionRate (0.01) is more than nodeEvictionRate (0.001): nodes in a disrupted zone should be tainted more slowly",

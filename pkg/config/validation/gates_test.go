@@ -15,6 +15,7 @@ func TestValidateGates(t *testing.T) {
 		{"emulatedVersion: '1.32'", []string{
 			"3:18: emulatedVersion: must be one of 1.33, 1.34, 1.35, 1.36, not \"1.32\"",
 		}},
+		{"emulatedVersion: '1.35'\nminCompatibilityVersion: '1.35'", nil},
 		{"emulatedVersion: '1.34'\nminCompatibilityVersion: '1.35'", []string{
 			"4:26: minCompatibilityVersion: must not be after emulatedVersion (1.34)",
 		}},

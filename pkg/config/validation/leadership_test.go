@@ -14,6 +14,10 @@ func TestValidateLeadership(t *testing.T) {
 			"3:41: leaderElection.spread: must be one of Balanced, Sticky, not \"Even\"",
 		}},
 		{"leaderElection: {identity: 'a:b'}", nil},
+		{"leaderElection: {resourceName: " + strings.Repeat("a", 240) + ", groups: [{name: bbbbbbbbbbbb, controllers: [job-controller]}]}", nil},
+		{"leaderElection: {resourceName: " + strings.Repeat("a", 240) + ", groups: [{name: bbbbbbbbbbbbb, controllers: [job-controller]}]}", []string{
+			"3:290: leaderElection.groups[0].name: the Lease would have the name \"" + strings.Repeat("a", 64) + "…\": a name has at most 253 characters; set resourceName",
+		}},
 		{"leaderElection: {identity: A.b_c-1}\nfeatureGates: {CoordinatedLeaderElection: true}", nil},
 		{"leaderElection: {identity: " + strings.Repeat("a", 216) + "}\nfeatureGates: {CoordinatedLeaderElection: true}", nil},
 		{"leaderElection: {identity: " + strings.Repeat("a", 217) + "}", nil},

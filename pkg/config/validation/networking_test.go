@@ -32,6 +32,11 @@ func TestValidateNetworking(t *testing.T) {
 			"3:60: controllers.node-ipam-controller.nodeCIDRMaskSizeIPv4: must be 1 to 32, not 33",
 		}},
 		{"networking: {serviceCIDRs: [10.96.0.0/12]}", nil},
+		{"controllers: {node-ipam-controller: {nodeCIDRMaskSizeIPv4: 25}}", nil},
+		{"networking: {clusterCIDRs: ['fd00::/48']}\ncontrollers: {node-ipam-controller: {allocateNodeCIDRs: true}}", nil},
+		{"networking: {clusterCIDRs: ['fd00::/47']}\ncontrollers: {node-ipam-controller: {allocateNodeCIDRs: true}}", []string{
+			"3:29: networking.clusterCIDRs[0]: a node's range (/64, nodeCIDRMaskSizeIPv6) must be at most 16 bits longer than that of the cluster (fd00::/47)",
+		}},
 		{"networking: {clusterCIDRs: [10.0.0.1/16, hello]}", []string{
 			"3:29: warning: networking.clusterCIDRs[0]: 10.0.0.1/16 has bits set outside its mask: it is read as 10.0.0.0/16",
 			"3:42: networking.clusterCIDRs[1]: must be a range in CIDR notation such as 10.244.0.0/16 or fd00:10:244::/56, not \"hello\"",

@@ -48,6 +48,13 @@ func TestValidateServing(t *testing.T) {
 		{"serving: {port: 0, tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}", []string{
 			"3:25: warning: serving.tls: has no effect while serving.port is 0",
 		}},
+		{"serving: {authorization: {alwaysAllowPaths: ['*', '/a*']}}", nil},
+		{"serving: {authorization: {alwaysAllowPaths: ['*a', '/*b']}}", []string{
+			"3:46: serving.authorization.alwaysAllowPaths[0]: * is allowed only at the end, not in \"*a\"",
+			"3:52: serving.authorization.alwaysAllowPaths[1]: * is allowed only at the end, not in \"/*b\"",
+		}},
+		{"metrics: {allowListMapping: {'ok,l': 'a,b'}}", nil},
+		{"metrics: {allowListMappingManifest: /f}", nil},
 		{"metrics: {showHiddenMetricsForVersion: '1.34', disabledMetrics: [a-b, ok], allowListMapping: {bad: x, 'ok,l': 'a,b'}, allowListMappingManifest: f}", []string{
 			"3:40: metrics.showHiddenMetricsForVersion: must be one of 1.35, not \"1.34\"",
 			"3:66: metrics.disabledMetrics[0]: must be the name of a metric such as workqueue_depth, not \"a-b\"",

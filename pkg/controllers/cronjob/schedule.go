@@ -131,13 +131,10 @@ func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed
 	for t := schedule.Next(plusSeconds(first, (passed-2)*gap)); !t.After(now) && !t.IsZero(); t = schedule.Next(t) {
 		recent = &t
 	}
-	switch {
-	case passed > tooMany:
+	if passed > tooMany {
 		return recent, missedMany, nil
-	case passed > 0:
-		return recent, missedFew, nil
 	}
-	return recent, missedNone, nil
+	return recent, missedFew, nil
 }
 
 // due returns the scheduled time whose Job is to be started now, nil if there is none.

@@ -3,6 +3,7 @@ package cronjob
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func TestWhatWasStartedIsLookedFor(t *testing.T) {
 	create := []string{"create jobs " + due0304, "update cronjobs/status"}
 	for name, tc := range map[string]struct {
 		policy   batchv1.ConcurrencyPolicy
-		started  string // the time
+		started  string // the times
 		live     *batchv1.Job
 		requests []string
 		want     status
@@ -134,6 +135,11 @@ func TestWhatWasStartedIsLookedFor(t *testing.T) {
 			batchv1.ForbidConcurrent, "03:00:00", nil, slices.Concat([]string{"get jobs " + due0300}, create),
 			status{active: "batch/v1 Job " + due0304, scheduled: "03:04:00"},
 		},
+		"CRON-72: one is gone, and another runs": {
+			batchv1.ForbidConcurrent, "02:56:00 03:00:00", child(due0300),
+			[]string{"get jobs cj-29455376", "get jobs " + due0300, "update cronjobs/status"},
+			status{active: "batch/v1 Job " + due0300, scheduled: "03:00:00"},
+		},
 		"CRON-72: it runs, of a time that has not come": {
 			batchv1.ForbidConcurrent, "03:20:00", child(due0320), []string{"get jobs " + due0320, "update cronjobs/status"},
 			status{active: "batch/v1 Job " + due0320},
@@ -151,7 +157,9 @@ func TestWhatWasStartedIsLookedFor(t *testing.T) {
 			if tc.live != nil {
 				env.Store(t, tc.live)
 			}
-			c.starts.add(cj, at(tc.started))
+			for started := range strings.FieldsSeq(tc.started) {
+				c.starts.add(cj, at(started))
+			}
 			if err := c.owners.Reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}

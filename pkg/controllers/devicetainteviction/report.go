@@ -149,7 +149,7 @@ func (c *evictionController) simulate(rule *resourcev1beta2.DeviceTaintRule) (co
 		if err != nil {
 			continue
 		}
-		if is := c.verdictOn(by, pod); !is.stays() && slices.Contains(is.reasons, reason{rule: rule.Name, uid: rule.UID}) {
+		if is := c.verdictOn(by, pod); slices.Contains(is.reasons, reason{rule: rule.Name, uid: rule.UID}) {
 			counted.pods++
 			namespaces[key.Namespace] = true
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,8 +91,13 @@ func TestWhenTheStatusOfARuleIsWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.rule)
 			env.Fake.ClearActions()
+			queue := &controllertest.Queue[item]{}
+			c.queue = queue
 			if err := c.reconcile(env.Context(), keyOf("r", tc.uid)); err != nil {
 				t.Fatal(err)
+			}
+			if again := len(queue.Take()) == 1; again != strings.Contains(name, "it differs, so soon") {
+				t.Errorf("it is looked at again: %t", again)
 			}
 			if wrote := len(env.Writes()) == 1; wrote != tc.wrote {
 				t.Errorf("sent %v", env.Writes())

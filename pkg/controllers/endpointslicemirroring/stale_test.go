@@ -39,6 +39,18 @@ func TestStaleCacheIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Pins EPM-16.
+func TestADeletionThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), testEndpoints(), sliceOf("a", oneAddress())).begin(t)
+	b.Requests()
+	b.MustReconcile(t)
+	b.WantRequests(t, "delete endpointslices a")
+	if err := b.Reconcile(); !reconcile.IsExpected(err) || err == nil {
+		t.Errorf("error is %v", err)
+	}
+	b.WantRequests(t)
+}
+
 // TestTerminatingSliceIsNotWaitedFor: a finalizer can keep it for ever.
 // Pins EPM-44.
 func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {

@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"math"
+	"math/big"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -19,6 +20,17 @@ func TestMilli(t *testing.T) {
 	} {
 		if got := milli(resource.MustParse(q)); got != want {
 			t.Errorf("%s: got %d", q, got)
+		}
+	}
+}
+
+// Pins HPA-71.
+func TestFractionsSaturate(t *testing.T) {
+	for _, tc := range []struct{ total, want int64 }{
+		{math.MaxInt64, math.MaxInt64}, {-math.MaxInt64, -math.MaxInt64}, {7, 350}, {-7, -350},
+	} {
+		if got := fraction(big.NewInt(tc.total), 100, big.NewInt(2)); got != tc.want {
+			t.Errorf("of %d: got %d", tc.total, got)
 		}
 	}
 }

@@ -93,6 +93,9 @@ func TestTolerancesComeFromBehaviorIfConfigurable(t *testing.T) {
 		{nil, true, tolerances{0.1, 0.1}},
 		{b, false, tolerances{0.1, 0.1}},
 		{b, true, tolerances{0.1, 0.5}},
+		{&autoscalingv2.HorizontalPodAutoscalerBehavior{
+			ScaleDown: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.2"))},
+		}, true, tolerances{0.2, 0.1}},
 		{&autoscalingv2.HorizontalPodAutoscalerBehavior{}, true, tolerances{0.1, 0.1}},
 	} {
 		if got := tolerancesOf(tc.behavior, 0.1, tc.configurable); got != tc.want {

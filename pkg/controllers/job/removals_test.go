@@ -42,6 +42,16 @@ func TestStatusIsWrittenBeforeFinalizersGo(t *testing.T) {
 	}
 }
 
+// The event is for the first write that says so, and not for those that follow. Pins JOB-82.
+func TestASuspensionIsRecordedOnce(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started, suspended), newPod("a", failed))
+	f.MustReconcile(t)
+	f.WantRequests(t, "update jobs/status", "patch pods a", "update jobs/status")
+	if got := f.RecordedEvents(); len(got) != 1 || !strings.Contains(got[0], "Suspended") {
+		t.Errorf("events are %q", got)
+	}
+}
+
 // Pins JOB-46 and JOB-104.
 func TestAStaleCacheCountsNothingTwice(t *testing.T) {
 	cfg := defaults

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/requests"
+	"kcmd.dev/test/controllertest"
 )
 
 // Pins NS-21.
@@ -484,5 +486,19 @@ func TestBackoff(t *testing.T) {
 	}
 	if got := b.When("ns"); got != 5*time.Millisecond {
 		t.Errorf("first delay = %v, want 5ms", got)
+	}
+}
+
+// Deletions of several namespaces may come late. Pins NS-77.
+func TestALateDeletionIsRememberedForItsTime(t *testing.T) {
+	late, now := newLateDeletions(), controllertest.Epoch
+	late.add("a", now)
+	late.add("b", now.Add(requests.LateWithin-1))
+	if rest := late.rest("a", now.Add(requests.LateWithin-1)); rest != 1 {
+		t.Errorf("%s are left for the first", rest)
+	}
+	late.add("c", now.Add(requests.LateWithin+1))
+	if len(late.until) != 2 {
+		t.Errorf("those are remembered that are over: %v", late.until)
 	}
 }

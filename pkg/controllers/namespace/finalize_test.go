@@ -143,6 +143,27 @@ func TestANamespaceThatIsNotDeletedAnyMoreKeepsItsFinalizer(t *testing.T) {
 	}
 }
 
+// It is in use again, and nobody could create anything in it. Pins NS-74.
+func TestANamespaceThatIsNotDeletedAnyMoreIsNotTerminating(t *testing.T) {
+	active := func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }
+	f := start(t, serving(pods), terminating(active))
+	restored := terminating(active, func(ns *corev1.Namespace) { ns.DeletionTimestamp = nil })
+	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, restored, nil })
+	writes := 0
+	f.Fake.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if writes++; writes == 1 {
+			return true, nil, conflict()
+		}
+		return true, restored, nil
+	})
+	if _, err := f.markTerminating(f.Context(), terminating(active)); err != nil {
+		t.Fatal(err)
+	}
+	if writes != 1 {
+		t.Errorf("the phase was written %d times, want only before it was restored", writes)
+	}
+}
+
 // An admission webhook may answer so, and no event follows. Pins NS-72.
 func TestNotFoundOfAWriteDoesNotProveThatTheNamespaceIsGone(t *testing.T) {
 	f := start(t, serving(pods)) // which has queued nothing by itself

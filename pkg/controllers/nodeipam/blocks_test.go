@@ -157,3 +157,34 @@ func TestABlockSetIsFull(t *testing.T) {
 		}
 	}
 }
+
+// The ranges of the cluster were edited, and there are two now. Pins IPAM-48.
+func TestABlockThatFitsIsKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own, others, taken, rest string
+	}{
+		"both fit":               {"10.1.5.0/24 10.0.7.0/24", "", "10.0.7.0/24 10.1.5.0/24", ""},
+		"one fits":               {"10.0.7.0/24", "", "10.0.7.0/24 10.1.0.0/24", ""},
+		"it is of another size":  {"10.0.6.0/23", "", "10.0.0.0/24 10.1.0.0/24", "10.0.6.0/23"},
+		"it is of other ranges":  {"10.2.7.0/24", "", "10.0.0.0/24 10.1.0.0/24", "10.2.7.0/24"},
+		"others hold it as well": {"10.0.7.0/24", "10.0.7.0/25", "10.0.0.0/24 10.1.0.0/24", "10.0.7.0/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRanges([]*blockSet{set(t, "10.0.0.0/16", 24), set(t, "10.1.0.0/16", 24)}, newMetrics(metrics.NewKubeRegistry()), func(string) {})
+			own := prefixes(tc.own)
+			r.occupy(own)
+			r.occupy(prefixes(tc.others))
+			taken, rest, err := r.take(own)
+			if err != nil || !slices.Equal(taken, prefixes(tc.taken)) || !slices.Equal(rest, prefixes(tc.rest)) {
+				t.Errorf("took %v, and also holds %v, error %v", taken, rest, err)
+			}
+		})
+	}
+}
+
+func prefixes(list string) (all []netip.Prefix) {
+	for _, p := range strings.Fields(list) {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}

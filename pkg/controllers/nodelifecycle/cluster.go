@@ -229,18 +229,8 @@ func (c *cluster) marked(name string, order int) {
 	}
 }
 
-// expectUnknown records that a write is about to set the conditions of a node to Unknown. It may succeed although its
-// answer is lost.
-func (c *cluster) expectUnknown(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.nodes[name]; r != nil {
-		r.unknownPending = r.ready == corev1.ConditionTrue
-	}
-}
-
-// confirmedUnknown reports, once, whether the conditions of a node have become Unknown as expectUnknown said. From then
-// on its pods have to be marked.
+// confirmedUnknown reports, once, whether the conditions of a node that was ready have become Unknown, whoever wrote
+// that. From then on its pods have to be marked.
 func (c *cluster) confirmedUnknown(name string) (identity, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

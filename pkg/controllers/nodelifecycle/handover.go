@@ -23,17 +23,16 @@ type handover struct {
 }
 
 type leftNode struct {
-	uid            types.UID
-	seen           time.Time
-	heartbeat      metav1.Time
-	renewed        metav1.MicroTime
-	fastest        time.Duration
-	isTimed        bool
-	registered     bool
-	unknownPending bool
-	mustMark       bool
-	came           bool
-	eviction       eviction
+	uid        types.UID
+	seen       time.Time
+	heartbeat  metav1.Time
+	renewed    metav1.MicroTime
+	fastest    time.Duration
+	isTimed    bool
+	registered bool
+	mustMark   bool
+	came       bool
+	eviction   eviction
 	// node is what a write returned at the time wrote, nil if the cache shows that.
 	node  *corev1.Node
 	wrote time.Time
@@ -58,17 +57,16 @@ func (c *cluster) handOver() handover {
 	}
 	for name, r := range c.nodes {
 		l := leftNode{
-			uid:            r.uid,
-			seen:           r.seen,
-			heartbeat:      r.heartbeat,
-			renewed:        r.renewed,
-			fastest:        r.fastest,
-			isTimed:        r.isTimed,
-			registered:     r.registered,
-			unknownPending: r.unknownPending,
-			mustMark:       r.markOrder != 0,
-			came:           r.came,
-			eviction:       r.eviction,
+			uid:        r.uid,
+			seen:       r.seen,
+			heartbeat:  r.heartbeat,
+			renewed:    r.renewed,
+			fastest:    r.fastest,
+			isTimed:    r.isTimed,
+			registered: r.registered,
+			mustMark:   r.markOrder != 0,
+			came:       r.came,
+			eviction:   r.eviction,
 		}
 		if !r.wrote.IsZero() {
 			l.node, l.wrote = r.node, r.wrote
@@ -178,7 +176,7 @@ func (c *cluster) adopt(r *record, l leftNode, now time.Time) {
 		c.mark(r)
 	}
 	if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
-		r.seen, r.unknownPending = l.seen, l.unknownPending
+		r.seen = l.seen
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 // fallSilent has the controller know that the node n, which is ready, is shown as silent, and its pods to be marked.
 func fallSilent(t *testing.T, w *world) {
 	t.Helper()
-	w.cluster.expectUnknown("n")
 	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = unknownConditions(n, at) })
 	w.cluster.read(w.stored(t, "n"), at)
 	if _, ok := w.cluster.confirmedUnknown("n"); !ok {
@@ -276,7 +275,6 @@ func TestAPatchDoesNotProveThatANodeIsGone(t *testing.T) {
 func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
 	w := newWorld(t, settings, node("n"), pod("p", "n"))
 	fall := func() {
-		w.cluster.expectUnknown("n")
 		n := w.stored(t, "n")
 		n.Status.Conditions = unknownConditions(n, at)
 		w.show(t, n)
@@ -338,7 +336,6 @@ func TestASilentNodeThatAListLackedHasItsPodsMarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			silent := node("n", ready(corev1.ConditionUnknown))
 			w := newWorld(t, settings, node("n"), pod("p", "n"))
-			w.cluster.expectUnknown("n")
 			w.show(t, silent)
 			if depth := w.markLoop.Inspect().Depth; depth != 1 {
 				t.Fatalf("%d nodes are queued when it falls silent", depth)

@@ -45,8 +45,8 @@ type record struct {
 
 	// registered reports whether the node was announced.
 	registered bool
-	// unknownPending reports whether a write was sent that sets the conditions of the node, which was ready, to
-	// Unknown, and neither its effect nor a heartbeat was seen since.
+	// unknownPending reports whether the conditions of the node, which was ready, have become Unknown, and its pods were
+	// not yet ordered to be marked for that. A heartbeat ends it.
 	unknownPending bool
 	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.

@@ -24,7 +24,6 @@ func (c *lifecycleController) setUnknown(ctx context.Context, name string) {
 		if node == nil || !c.cluster.isSilent(name) {
 			return
 		}
-		c.cluster.expectUnknown(name)
 		err := c.updateStatusUnknown(ctx, node)
 		switch {
 		case err == nil:
@@ -42,8 +41,8 @@ func (c *lifecycleController) setUnknown(ctx context.Context, name string) {
 	}
 }
 
-// orderMarkingIfUnknown marks the pods of a node not ready, once, when this controller's write of its silence is
-// confirmed. The answer may have been lost, so confirmation may come from a later read.
+// orderMarkingIfUnknown marks the pods of a node not ready, once, when it is seen that its conditions have become
+// Unknown. The answer to the write may have been lost, so that may come from a later read.
 func (c *lifecycleController) orderMarkingIfUnknown(name string) {
 	if node, ok := c.cluster.confirmedUnknown(name); ok {
 		c.Record(nodeNotReady(node))

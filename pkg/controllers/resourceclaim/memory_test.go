@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // A successor forgets the oldest first, too. Pins RCLM-56.
@@ -159,6 +160,37 @@ func TestAClaimWhoseCreationMayHaveSucceededIsNotCreatedAgain(t *testing.T) {
 			s.MustReconcile(t)
 			s.WantRequests(t, recording)
 		})
+	}
+}
+
+// The answer to the creation of a PodGroup's claim is lost. Pins RCLM-50.
+func TestAPodGroupWhoseClaimMayExistIsReconciledAgain(t *testing.T) {
+	s := begin(t, gated, groupKey, group(groupWith(ofTemplate("gpu", "template"))), template())
+	allow := s.Refuse("create resourceclaims group-gpu-", errors.New("the connection broke"))
+	if err := s.Reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	allow()
+	s.Requests()
+	s.Queued.Take()
+	s.MustReconcile(t)
+	s.WantRequests(t)
+	s.Queued.Want(t, "podgroup:ns/group in 1s")
+}
+
+// Pins RCLM-50.
+func TestAClaimThatTheCacheShowsIsForgotten(t *testing.T) {
+	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
+	s.MustReconcile(t)
+	of := reconcile.KeyOf(identity("ns", "pod"))
+	if !s.c.memory.ofOwners.Knows(of) {
+		t.Fatal("it is not remembered")
+	}
+	made := stored(t, s, "pod-gpu-1")
+	s.CatchUp(t)
+	handlersOf(s).claims.OnAdd(made, false)
+	if s.c.memory.ofOwners.Knows(of) {
+		t.Error("it is remembered")
 	}
 }
 

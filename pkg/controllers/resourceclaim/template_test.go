@@ -87,7 +87,8 @@ func TestAllowed(t *testing.T) {
 		"RCLM-18f: a prioritized list, which is on": {defaults, list, ""},
 		"RCLM-18f: a prioritized list, which is off": {config{adminAccess: true}, list,
 			"template includes a prioritized list of subrequests, but the feature is disabled"},
-		"RCLM-18f: plain requests": {config{}, admin[:2], ""},
+		"RCLM-18f: plain requests":                                {config{}, admin[:2], ""},
+		"RCLM-18f: a prioritized list, which has no admin access": {config{prioritizedLists: true}, list, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.config.allowed(&resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: tc.requests}})

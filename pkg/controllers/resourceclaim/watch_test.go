@@ -262,10 +262,16 @@ func TestPodGroupEvents(t *testing.T) {
 		event func(handlers)
 		want  []string
 	}{
-		"RCLM-13: lacks a claim":    {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu)), false) }, []string{"podgroup:ns/group", "pod:ns/pod"}},
-		"RCLM-13: updated":          {func(h handlers) { h.groups.OnUpdate(group(), group(groupWith(gpu))) }, []string{"backlog podgroup:ns/group", "backlog pod:ns/pod"}},
-		"RCLM-13: has its claim":    {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu), groupRecorded("gpu", "claim")), false) }, []string{"pod:ns/pod"}},
-		"RCLM-13: has lost it":      {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu), groupRecorded("gpu", "missing")), false) }, []string{"podgroup:ns/group", "pod:ns/pod"}},
+		"RCLM-13: lacks a claim": {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu)), false) }, []string{"podgroup:ns/group", "pod:ns/pod"}},
+		"RCLM-13: updated":       {func(h handlers) { h.groups.OnUpdate(group(), group(groupWith(gpu))) }, []string{"backlog podgroup:ns/group", "backlog pod:ns/pod"}},
+		"RCLM-13: has its claim": {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu), groupRecorded("gpu", "claim")), false) }, []string{"pod:ns/pod"}},
+		"RCLM-13: has lost it":   {func(h handlers) { h.groups.OnAdd(group(groupWith(gpu), groupRecorded("gpu", "missing")), false) }, []string{"podgroup:ns/group", "pod:ns/pod"}},
+		"RCLM-13: names a claim": {func(h handlers) { h.groups.OnAdd(group(groupWith(ofClaim("gpu", "missing"))), false) }, []string{"pod:ns/pod"}},
+		"RCLM-13: needs none": {func(h handlers) {
+			h.groups.OnAdd(group(groupWith(gpu), func(g *schedulingv1alpha2.PodGroup) {
+				g.Status.ResourceClaimStatuses = []schedulingv1alpha2.PodGroupResourceClaimStatus{{Name: "gpu"}}
+			}), false)
+		}, []string{"pod:ns/pod"}},
 		"RCLM-13: has no claims":    {func(h handlers) { h.groups.OnUpdate(group(), group()) }, nil},
 		"RCLM-59: has none, is new": {func(h handlers) { h.groups.OnAdd(group(), false) }, []string{"pod:ns/pod"}},
 		"RCLM-13: being deleted": {func(h handlers) {

@@ -93,6 +93,23 @@ func TestTolerationsChange(t *testing.T) {
 	env.WantEvents(t, cancelling)
 }
 
+// An eviction that was due may be postponed while it is asked whether pods may be deleted. Pins TAINT-50.
+func TestAnAppointmentThatIsNotDueDoesNotBegin(t *testing.T) {
+	env, c := fixture(t, node(taint("a")), tolerating(tolerates("a", 60)))
+	begins := func() bool {
+		_, _, ok := c.appointments.begin(identity{podKey, "pod"}, env.Clock.Now())
+		return ok
+	}
+	env.Clock.Step(time.Minute - 1)
+	if begins() {
+		t.Error("it begins before its time")
+	}
+	env.Clock.Step(1)
+	if !begins() {
+		t.Error("it does not begin at its time")
+	}
+}
+
 // Pins TAINT-16, TAINT-23 and TAINT-42.
 func TestAnAppointmentIsWithOnePod(t *testing.T) {
 	env, c := fixture(t, node(taint("a")), tolerating(tolerates("a", 60)))

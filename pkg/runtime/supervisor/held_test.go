@@ -80,6 +80,21 @@ func TestLaterStartsAreNotSpread(t *testing.T) {
 	}
 }
 
+// Nothing is left of the wait once it has begun to run. Pins MGR-197.
+func TestAnInstanceThatWaitedIsClosedOnce(t *testing.T) {
+	h := newHarness(t, "a")
+	h.SetStartInterval(time.Minute)
+	h.begin(1, CauseLease)
+	h.stepUntil(time.Minute, "it runs", func() bool { return h.running() == 1 })
+	h.sync(wants(map[string]string{"a": "2"}))
+	h.Shutdown()
+	for n, i := range h.instances("a") {
+		if ran, closed := i.counts(); ran != 1 || closed != 1 {
+			t.Errorf("instance %d ran %d times and was closed %d times", n, ran, closed)
+		}
+	}
+}
+
 // A wait ends at once when something else is decided, and nothing is left of it. Pins MGR-197.
 func TestWaitForAStartIsInterrupted(t *testing.T) {
 	h := newHarness(t, "a", "b")

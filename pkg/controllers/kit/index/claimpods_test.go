@@ -33,6 +33,7 @@ func TestClaimPods(t *testing.T) {
 		{Namespace: "a", Name: "logs"}:        {"a/running"},
 		{Namespace: "b", Name: "data"}:        {"b/other"},
 		{Namespace: "a", Name: "web-scratch"}: {"a/same", "a/web"},
+		{Namespace: "a", Name: "none-w"}:      nil, // no volume but a claim is named after its pod
 		{Namespace: "a"}:                      nil,
 		{Namespace: "b", Name: "logs"}:        nil,
 	} {

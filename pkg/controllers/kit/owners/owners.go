@@ -136,9 +136,6 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	}
 	o.missed.drop(key)
 	err = o.work(ctx, owner)
-	if err == nil || reconcile.IsExpected(err) {
-		return err
-	}
 	if reconcile.IsExpectedOr(err, func(answer error) bool { return o.isAbsent(key, answer) }) {
 		return reconcile.Requeue(err)
 	}

@@ -42,8 +42,8 @@ func TestMatters(t *testing.T) {
 	} {
 		changed := base()
 		test.change(changed)
-		if got := Matters(base(), changed); got != test.want {
-			t.Errorf("%s: %v", test.name, got)
+		if got, back := Matters(base(), changed), Matters(changed, base()); got != test.want || back != test.want {
+			t.Errorf("%s: %v, and %v back", test.name, got, back)
 		}
 	}
 }

@@ -139,6 +139,8 @@ func TestCreate(t *testing.T) {
 		{name: "WL-28: no version", template: template(), ref: change(func(r *metav1.OwnerReference) { r.APIVersion = "" }), wantErr: "controllerRef has empty APIVersion"},
 		{name: "WL-28: no kind", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Kind = "" }), wantErr: "controllerRef has empty Kind"},
 		{name: "WL-28: no controller", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Controller = nil }), wantErr: "controllerRef.Controller is not set to true"},
+		{name: "WL-28: not the controller", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Controller = ptr.To(false) }), wantErr: "controllerRef.Controller is not set to true"},
+		{name: "WL-28: perhaps not blocking", template: template(), ref: change(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = nil }), wantErr: "controllerRef.BlockOwnerDeletion is not set to true"},
 		{name: "WL-28: not blocking", template: template(), ref: change(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = ptr.To(false) }), wantErr: "controllerRef.BlockOwnerDeletion is not set to true"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

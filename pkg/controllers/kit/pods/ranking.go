@@ -40,7 +40,7 @@ type victim struct {
 	assigned        bool
 	phase           int
 	ready           bool
-	readySince      metav1.Time
+	readySince      metav1.Time // zero if it is not ready
 	cost            int32
 	rank            int
 	restarts        int32
@@ -80,7 +80,7 @@ func (p Preference) compare(a, b victim) int {
 	if order := cmp.Compare(b.rank, a.rank); order != 0 {
 		return order
 	}
-	if a.ready && !a.readySince.Equal(&b.readySince) {
+	if !a.readySince.Equal(&b.readySince) {
 		return p.compareReady(a, b)
 	}
 	if order := cmp.Compare(b.restarts, a.restarts); order != 0 {
@@ -146,8 +146,8 @@ func phaseOrder(phase corev1.PodPhase) int {
 // deletionCost returns the value of the annotation. A value that is not a canonical decimal
 // int32, without leading plus or zeros, counts as 0.
 func deletionCost(annotations map[string]string) int32 {
-	value, ok := annotations[corev1.PodDeletionCost]
-	if !ok || !plainDecimal(value) {
+	value := annotations[corev1.PodDeletionCost]
+	if !plainDecimal(value) {
 		return 0
 	}
 	cost, err := strconv.ParseInt(value, 10, 32)

@@ -77,6 +77,7 @@ func TestPreference(t *testing.T) {
 		{name: "WL-62: 6 ready in the future before everything known", first: pod(ready(-s), id("z")), other: pod(ready(1), id("a"))},
 		{name: "WL-62: 6 similar ready times by uid", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"))},
 		{name: "WL-62: 6 uid decides even against restarts", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"), restarts(9))},
+		{name: "WL-62, WL-63: 6 restarts decide if ready times are equal", first: pod(ready(h), id("b"), restarts(2)), other: pod(ready(h), id("a"), restarts(1))},
 		{name: "WL-62: 6 without a clock newer first", first: pod(ready(3*h-s), id("b")), other: pod(ready(3*h), id("a")),
 			change: func(p *Preference) { p.Now = time.Time{} }},
 		{name: "WL-62: 6 ready times do not count while not ready", first: pod(notReady, restarts(1)), other: pod(notReady)},
@@ -90,6 +91,10 @@ func TestPreference(t *testing.T) {
 		{name: "WL-64: 8 similar ages by uid", first: pod(created(3*h), id("a")), other: pod(created(3*h-s), id("b"))},
 		{name: "WL-64: 8 the last of one bucket before the first of the next", first: pod(created(1<<40-1), id("z")), other: pod(created(1<<40), id("a"))},
 		{name: "WL-65: 9 equal", first: pod(created(h), id("a")), other: pod(created(h), id("b")), equal: true},
+		{name: "WL-63: 7 nor do those whose policy says that they end", first: pod(initRestarts("a", true, 1)), equal: true,
+			other: pod(initRestarts("a", true, 1), initRestarts("b", true, 9), func(p *corev1.Pod) {
+				p.Spec.InitContainers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+			})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			preference := Preference{Rank: crowded, Now: now, DeletionCost: true}

@@ -65,11 +65,7 @@ func NextAvailabilityCheck(
 		if !IsReady(pod) {
 			continue
 		}
-		since := ReadyCondition(pod).LastTransitionTime
-		if since.IsZero() {
-			continue
-		}
-		due := since.Add(seconds(minReadySeconds))
+		due := ReadyCondition(pod).LastTransitionTime.Add(seconds(minReadySeconds))
 		if due.After(asOf) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}

@@ -117,6 +117,9 @@ func TestNextAvailabilityCheck(t *testing.T) {
 	}{
 		{"no pods", nil, 10, 0, 0, false},
 		{"no minimum", []*corev1.Pod{pod(ready(time.Second))}, 0, 0, 0, false},
+		{"no minimum, and ready in the future of a skewed clock", []*corev1.Pod{pod(ready(-time.Second))}, 0, 0, 0, false},
+		{"the least minimum", []*corev1.Pod{pod(ready(time.Millisecond))}, 1, 0, 999 * time.Millisecond, true},
+		{"not ready any more", []*corev1.Pod{pod(notReady)}, 2 * 3600, 0, 0, false},
 		{"all available, not ready or unknown", []*corev1.Pod{pod(ready(time.Minute)), pod(notReady), pod(ready(0))}, 10, 0, 0, false},
 		{"available at this very instant", []*corev1.Pod{pod(ready(10 * time.Second))}, 10, 0, 0, false},
 		{"the soonest", []*corev1.Pod{pod(ready(time.Second)), pod(ready(7 * time.Second)), pod(ready(3 * time.Second))}, 10, 0, 3 * time.Second, true},

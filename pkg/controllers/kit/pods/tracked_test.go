@@ -46,6 +46,23 @@ func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
 // ownerKey is the key of owner.
 var ownerKey = types.NamespacedName{Namespace: "ns", Name: "rs"}
 
+// Nothing but its size limits a batch. Pins WL-67.
+func TestBatchesDouble(t *testing.T) {
+	boom := apierrors.NewForbidden(Resource, "", errors.New("boom"))
+	tracked, client := newTracked()
+	var sent atomic.Int64
+	client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		if sent.Add(1) > 3 {
+			return true, nil, boom
+		}
+		return false, nil, nil
+	})
+	errs := tracked.CreateAll(t.Context(), owner(), ref(), 20, func(int) *corev1.PodTemplateSpec { return template() })
+	if n := sent.Load(); n != 1+2+4 || len(errs) != 4 {
+		t.Errorf("%d requests, %d failures", n, len(errs))
+	}
+}
+
 func TestCreateAll(t *testing.T) {
 	boom := apierrors.NewForbidden(Resource, "", errors.New("boom"))
 	webhook := apierrors.NewInternalError(errors.New("failed calling webhook"))

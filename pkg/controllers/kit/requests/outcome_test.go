@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,20 @@ import (
 )
 
 var pods = schema.GroupResource{Resource: "pods"}
+
+// unsent is an error that says itself whether the request was sent, such as a TokenError of pkg/runtime/clients.
+type unsent struct{ is bool }
+
+func (u unsent) Error() string { return "no token" }
+
+func (u unsent) NotSent() bool { return u.is }
+
+// Pins CRON-70 and EP-80.
+func TestLateWithin(t *testing.T) {
+	if LateWithin != 65*time.Second {
+		t.Errorf("it is %s", LateWithin)
+	}
+}
 
 // Pins WL-97.
 func TestRefusals(t *testing.T) {
@@ -38,6 +53,10 @@ func TestRefusals(t *testing.T) {
 		"the server timed out":      {answer(http.StatusGatewayTimeout), false},
 		"WL-122: a proxy gave up":   {answer(499), false},
 		"the server failed":         {answer(http.StatusInternalServerError), false},
+		"a bad request":             {answer(http.StatusBadRequest), true},
+		"an answer without a code":  {&apierrors.StatusError{ErrStatus: metav1.Status{Message: "failed"}}, false},
+		"there was no token":        {fmt.Errorf("deleting: %w", unsent{true}), true},
+		"it says that it was sent":  {fmt.Errorf("deleting: %w", unsent{false}), false},
 		"nobody listens":            {fmt.Errorf("deleting: %w", syscall.ECONNREFUSED), true},
 		"there was no connection":   {&url.Error{Op: "Delete", Err: &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}}, true},
 		"the connection broke":      {&url.Error{Op: "Delete", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, false},
@@ -57,6 +76,9 @@ func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{
 		Code: http.StatusInternalServerError, Message: `admission webhook "pods.example.com" denied the request: lookup failed`,
 	}}
+	quotes := func(message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusInternalServerError, Message: message}}
+	}
 	answer := func(code int) error {
 		return apierrors.NewGenericServerResponse(code, "create", pods, "p", "", 0, true)
 	}
@@ -70,6 +92,9 @@ func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
 		"nobody listens":            {syscall.ECONNREFUSED, false},
 		"a webhook failed":          {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
 		"a webhook denied it":       {denied, false},
+		"a webhook is quoted":       {quotes(`admission webhook "pods.example.com" allowed it, then: etcdserver: request timed out`), true},
+		"a denial is quoted":        {quotes(`etcdserver: a peer denied the request`), true},
+		"the code is not a failure": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonInternalError}}, true},
 		"the storage timed out":     {storage, true},
 		"the storage is away":       {apierrors.NewServerTimeout(pods, "create", 2), true},
 		"the request timed out":     {apierrors.NewTimeoutError("request did not complete", 0), true},

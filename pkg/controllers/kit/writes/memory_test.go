@@ -223,6 +223,30 @@ func TestNothingIsWaitedForWhenVersionsHaveGoneBack(t *testing.T) {
 	f.wantFresh(t, "")
 }
 
+// Nobody has looked at the cache between the write and the restore. Pins WL-99.
+func TestARestoreIsNoticedThatComesRightAfterAWrite(t *testing.T) {
+	p := pod("p", "1", "1001")
+	for name, write := range map[string]func(fixture){
+		"a write":    func(f fixture) { f.Wrote(owner, podResource, "1010") },
+		"a deletion": func(f fixture) { f.Deleting(owner, podResource, p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.store(t, p)
+			write(f)
+			f.wantSettled(t, false, map[string]time.Duration{"a write": recheck, "a deletion": Timeout}[name])
+			f = newFixture()
+			f.store(t, p)
+			write(f)
+			if err := f.pods.Replace([]any{pod("p", "1", "900")}, "950"); err != nil {
+				t.Fatal(err)
+			}
+			f.wantSettled(t, true, 0)
+			f.wantFresh(t, "")
+		})
+	}
+}
+
 // What was written may arrive while it is looked for: the owner is read after that.
 // Pins WL-98.
 func TestReadReturnsTheOwnerWithWhatWasWritten(t *testing.T) {
@@ -326,6 +350,17 @@ func TestADeletionIsGivenUpAfterFiveMinutes(t *testing.T) {
 	f.wantSettled(t, false, time.Minute)
 	f.clock.Step(time.Minute)
 	f.wantSettled(t, true, 0)
+}
+
+// Of several waits the shortest counts. Pins WL-97 and WL-116.
+func TestAnOwnerIsLookedAtAgainWhenTheFirstWaitEnds(t *testing.T) {
+	f := newFixture()
+	f.store(t, pod("p", "1", "10"))
+	f.Deleting(owner, podResource, pod("p", "1", "10"))
+	f.Hold(owner, time.Minute)
+	f.wantSettled(t, false, time.Minute)
+	f.clock.Step(time.Minute)
+	f.wantSettled(t, false, Timeout-time.Minute)
 }
 
 // Pins WL-116.

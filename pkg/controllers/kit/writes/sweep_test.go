@@ -16,9 +16,13 @@ func TestRecordsThatHaveExpiredAreSwept(t *testing.T) {
 		record func(fixture)
 		kept   bool
 	}{
-		"a version":             {func(f fixture) { f.Wrote(owner, podResource, "9") }, false},
-		"WL-123: a later one":   {func(f fixture) { f.Wrote(owner, podResource, "10") }, true},
-		"an object":             {func(f fixture) { f.objects().Wrote(owner, pod("p", "1", "10")) }, false},
+		"a version":           {func(f fixture) { f.Wrote(owner, podResource, "9") }, false},
+		"WL-123: a later one": {func(f fixture) { f.Wrote(owner, podResource, "10") }, true},
+		"an object":           {func(f fixture) { f.objects().Wrote(owner, pod("p", "1", "10")) }, false},
+		"WL-97: a newer object": {func(f fixture) {
+			f.clock.Step(1)
+			f.objects().Wrote(owner, pod("p", "1", "10"))
+		}, true},
 		"a deletion":            {func(f fixture) { f.Deleting(owner, podResource, pod("p", "1", "10")) }, false},
 		"a hold that has ended": {func(f fixture) { f.Hold(owner, Timeout) }, false},
 		"a hold":                {func(f fixture) { f.Hold(owner, Timeout+1) }, true},

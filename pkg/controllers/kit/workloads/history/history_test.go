@@ -134,13 +134,13 @@ func names(revisions []*appsv1.ControllerRevision) string {
 // Pins WL-77.
 func TestSort(t *testing.T) {
 	revisions := []*appsv1.ControllerRevision{
-		numbered("d", 2, 0), numbered("c", 2, 0), numbered("b", 2, time.Minute), numbered("z", 1, 0),
+		numbered("d", 2, 0), numbered("c", 2, 0), numbered("b", 2, time.Minute), numbered("z", 1, 0), numbered("e", 3, 0),
 	}
 	Sort(revisions)
-	if got := names(revisions); got != "z b c d" {
+	if got := names(revisions); got != "z b c d e" {
 		t.Error(got)
 	}
-	if got := NextNumber(revisions); got != 3 {
+	if got := NextNumber(revisions); got != 4 {
 		t.Errorf("next number %d", got)
 	}
 	if got := NextNumber(nil); got != 1 {
