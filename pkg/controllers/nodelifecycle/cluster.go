@@ -229,8 +229,8 @@ func (c *cluster) marked(name string, order int) {
 	}
 }
 
-// confirmedUnknown reports, once, whether the conditions of a node that was ready have become Unknown, whoever wrote
-// that. From then on its pods have to be marked.
+// confirmedUnknown reports, once, whether the conditions of a node that was ready have become Unknown, by a write of this
+// process or of another. From then on its pods have to be marked.
 func (c *cluster) confirmedUnknown(name string) (identity, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

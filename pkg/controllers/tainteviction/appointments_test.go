@@ -93,7 +93,7 @@ func TestTolerationsChange(t *testing.T) {
 	env.WantEvents(t, cancelling)
 }
 
-// An eviction that was due may be postponed while it is asked whether pods may be deleted. Pins TAINT-50.
+// An eviction that was due may be postponed while deletions are paused or stopped. Pins TAINT-50.
 func TestAnAppointmentThatIsNotDueDoesNotBegin(t *testing.T) {
 	env, c := fixture(t, node(taint("a")), tolerating(tolerates("a", 60)))
 	begins := func() bool {

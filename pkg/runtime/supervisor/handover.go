@@ -9,7 +9,7 @@ import (
 // handOverTime is how long what an instance handed over is kept for its successor. After
 // that, caches show what was written, and a standby frees the memory. A lease may change
 // holders twice within this time, so a successor must not conclude anything from it that
-// another process could have undone. It does not begin anew when an instance passes on what it was given.
+// another process could have undone. It does not begin again when an instance passes on what it was given.
 const handOverTime = 5 * time.Minute
 
 // handOver is what an instance handed over, for a successor that talks to the same API server:

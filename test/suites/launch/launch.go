@@ -113,6 +113,9 @@ func run(ctx context.Context, client client, flags []string) error {
 		return err
 	}
 	defer func() { _ = gateway.Close() }()
+	// A test goes on at once when it has ended the controller, and upstream's then writes nothing any more. The process of
+	// the manager takes a moment to end, in which it would work on what the test makes next.
+	defer context.AfterFunc(ctx, func() { _ = gateway.Close() })()
 	folder, err := newFolder()
 	if err != nil {
 		return err

@@ -223,7 +223,7 @@ func TestNothingIsWaitedForWhenVersionsHaveGoneBack(t *testing.T) {
 	f.wantFresh(t, "")
 }
 
-// Nobody has looked at the cache between the write and the restore. Pins WL-99.
+// The cache was not read between the write and the restore. Pins WL-99.
 func TestARestoreIsNoticedThatComesRightAfterAWrite(t *testing.T) {
 	p := pod("p", "1", "1001")
 	for name, write := range map[string]func(fixture){
