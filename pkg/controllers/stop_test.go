@@ -93,7 +93,11 @@ func (i *instances) live(handlers int) lived {
 	if got := i.handlers(); got != handlers {
 		i.t.Errorf("it has %d handlers, want %d", got, handlers)
 	}
-	ignore := goleak.IgnoreCurrent() // those of informers
+	ignore := []goleak.Option{ // those of informers, which may begin after they have listed
+		goleak.IgnoreCurrent(),
+		goleak.IgnoreAnyFunction("k8s.io/client-go/tools/cache.(*processorListener).run"),
+		goleak.IgnoreAnyFunction("k8s.io/client-go/tools/cache.(*processorListener).pop"),
+	}
 	stop := i.env.Run(i.t, c)
 	controllertest.Eventually(i.t, "all loops begin", func() bool {
 		return !slices.ContainsFunc(i.env.Loops(), func(l controller.LoopStatus) bool { return l.Began.IsZero() })
@@ -103,7 +107,7 @@ func (i *instances) live(handlers int) lived {
 	if got := i.handlers(); got != 0 {
 		i.t.Errorf("%d handlers are left", got)
 	}
-	if err := goleak.Find(ignore); err != nil {
+	if err := goleak.Find(ignore...); err != nil {
 		i.t.Error(err)
 	}
 	return i.left()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -310,48 +311,59 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 // Nobody watches updates of Endpoints: a Service that is dropped while it waits for the cache to show one would
 // lack what changed since. Pins EP-67.
 func TestAServiceThatWaitsForTheCacheIsNotDropped(t *testing.T) {
-	b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
-	b.Start(t)
-	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
-	b.Run(t, b.c)
-	looked := func(times uint64) {
-		t.Helper()
-		controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled >= times })
-	}
-	for i := 1; i < maxRetries; i++ {
-		looked(uint64(i))
-		b.Store(t, testPod(i))
-	}
-	looked(maxRetries)
-	b.Clock.Step(reconcile.RecheckAfter)
-	looked(maxRetries + 1)
-	b.AwaitIdle(t)
-	if writes := b.WriteVerbs(); len(writes) != 0 {
-		t.Errorf("writes are %v", writes)
-	}
-	b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
-	b.Clock.Step(reconcile.RecheckAfter)
-	controllertest.Eventually(t, "all pods are written", func() bool { return b.listed(t) == maxRetries })
+	controllertest.InBubble(func(t *testing.T) {
+		b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
+		b.Start(t)
+		b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
+		b.Run(t, b.c)
+		for i := 1; i < maxRetries; i++ {
+			synctest.Wait()
+			b.Store(t, testPod(i))
+		}
+		synctest.Wait()
+		b.Clock.Step(reconcile.RecheckAfter)
+		synctest.Wait()
+		if times := b.c.serviceLoop.Inspect().Reconciled; times <= maxRetries {
+			t.Errorf("the Service is reconciled %d times", times)
+		}
+		if writes := b.WriteVerbs(); len(writes) != 0 {
+			t.Errorf("writes are %v", writes)
+		}
+		b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+		b.Clock.Step(reconcile.RecheckAfter)
+		synctest.Wait()
+		if listed := b.listed(t); listed != maxRetries {
+			t.Errorf("%d pods are written", listed)
+		}
+	})(t)
 }
 
 // The same if the API server says that the cache is behind, since an update may have been executed. Pins EP-66, EP-67
 // and EP-75.
 func TestAServiceWhoseDoubtfulWriteConflictsIsNotDropped(t *testing.T) {
-	b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
-	b.Start(t)
-	b.c.memory.noteUnanswered(web, "1")
-	allow := b.Refuse("update endpoints web", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")))
-	b.Run(t, b.c)
-	for i := 1; i <= maxRetries+1; i++ {
-		controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled >= uint64(i) })
-		b.Store(t, testPod(i))
-	}
-	b.AwaitIdle(t)
-	b.WantEvents(t)
-	allow()
-	b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
-	b.Clock.Step(reconcile.RecheckAfter)
-	controllertest.Eventually(t, "all pods are written", func() bool { return b.listed(t) == maxRetries+2 })
+	controllertest.InBubble(func(t *testing.T) {
+		b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
+		b.Start(t)
+		b.c.memory.noteUnanswered(web, "1")
+		allow := b.Refuse("update endpoints web", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")))
+		b.Run(t, b.c)
+		for i := 1; i <= maxRetries+1; i++ {
+			synctest.Wait()
+			b.Store(t, testPod(i))
+		}
+		synctest.Wait()
+		if times := b.c.serviceLoop.Inspect().Reconciled; times <= maxRetries+1 {
+			t.Errorf("the Service is reconciled %d times", times)
+		}
+		b.WantEvents(t)
+		allow()
+		b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+		b.Clock.Step(reconcile.RecheckAfter)
+		synctest.Wait()
+		if listed := b.listed(t); listed != maxRetries+2 {
+			t.Errorf("%d pods are written", listed)
+		}
+	})(t)
 }
 
 // Pins EP-63.
