@@ -77,9 +77,6 @@ func TestTheAnswerToAPatch(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: string(reason)}}
 	}
-	page := func(code int) error {
-		return apierrors.NewGenericServerResponse(code, "patch", group, "a", "a page", 0, true)
-	}
 	for name, test := range map[string]struct {
 		answer error
 		want   string // the condition; empty if the attempt is repeated
@@ -95,10 +92,6 @@ func TestTheAnswerToAPatch(t *testing.T) {
 		"SVM-34c: a webhook finds nothing":    {status(404, metav1.StatusReasonNotFound), unhandled + "NotFound"},
 		"SVM-34c: invalid":                    {status(422, metav1.StatusReasonInvalid), unhandled + "Invalid"},
 		"SVM-34c: too large":                  {status(413, metav1.StatusReasonRequestEntityTooLarge), unhandled + "RequestEntityTooLarge"},
-		"SVM-58: etcd has no time":            {status(500, metav1.StatusReasonUnknown), ""},
-		"SVM-74: the request timed out":       {page(408), ""},
-		"SVM-74: a proxy gave up":             {page(499), ""},
-		"SVM-74: the resource is not served":  {page(404), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newMigratingWorld(t, "ns/a@1")
@@ -115,21 +108,6 @@ func TestTheAnswerToAPatch(t *testing.T) {
 			w.wantShown(t, "m", "at 100", "Running=True", test.want)
 		})
 	}
-}
-
-// Pins SVM-74.
-func TestAResourceThatIsNotServedAnyMoreWhileItsObjectsAreRewritten(t *testing.T) {
-	w := newMigratingWorld(t, "ns/a@1")
-	page := apierrors.NewGenericServerResponse(404, "patch", widgets.GroupResource(), "a", "404 page not found", 0, true)
-	w.answer = func(string) error { return page }
-	for range 2 {
-		if err := w.c.migrate(w.Context(), "m"); !errors.Is(err, errNotServed) || !reconcile.IsExpected(err) {
-			t.Errorf("error is %v", err)
-		}
-		w.Clock.Step(discoveryGrace - time.Second)
-	}
-	must.Succeed(t, w.c.migrate(w.Context(), "m"))
-	w.wantShown(t, "m", "at 100", "Running=True", unhandled+"unable to obtain GVR from discovery")
 }
 
 // Only an object that has changed needs no rewrite. A webhook may answer with a conflict as well. If that were taken for a

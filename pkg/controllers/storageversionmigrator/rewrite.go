@@ -19,7 +19,6 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/requests"
 )
 
 // pageSize is the page size of live lists.
@@ -127,10 +126,7 @@ func (c *migrationController) rewrite(
 			return nil, nil
 		}
 	}
-	if apierrors.IsNotFound(err) && !controller.Absent(err) {
-		err = fmt.Errorf("%w: %w", errNotServed, err)
-	}
-	if ctx.Err() != nil || errors.Is(err, errNotServed) || mayPass(err) {
+	if ctx.Err() != nil || mayPass(err) {
 		return nil, fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	}
 	return nil, permanentError{err, klog.KObj(object).String()} // the migration shows the answer as it is
@@ -160,11 +156,11 @@ func hasChanged(ctx context.Context, objects metadata.ResourceInterface, object 
 	}
 }
 
-// mayPass reports whether a request may succeed later: the API server could not be asked, was not able to answer, as the
-// answer of a proxy may say, or did not know who asks.
+// mayPass reports whether a request may succeed later: the API server could not be asked, was not
+// able to answer, or did not know who asks.
 func mayPass(err error) bool {
 	var answer apierrors.APIStatus
-	return !errors.As(err, &answer) || !requests.IsRefusal(err) ||
+	return !errors.As(err, &answer) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
 }
