@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 
 	"k8s.io/klog/v2"
@@ -13,6 +12,7 @@ import (
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/serving"
@@ -124,13 +124,12 @@ func (t *transaction) prepare(ctx context.Context) error {
 // contain makes a panic an error like any other, and logs where it was. It is for what is done with a configuration
 // before that is in force: what is in force goes on.
 func contain(ctx context.Context, doing string, f func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			klog.FromContext(ctx).Error(nil, "Panic", "doing", doing, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic while %s: %v", doing, v)
-		}
-	}()
-	return f()
+	if caught := concurrent.Catch(func() { err = f() }); caught != nil {
+		// Not returned as it is: the stack would become part of an event.
+		klog.FromContext(ctx).Error(caught, "Panic", "doing", doing)
+		return fmt.Errorf("panic while %s: %v", doing, caught.Value)
+	}
+	return err
 }
 
 func (t *transaction) discard() {

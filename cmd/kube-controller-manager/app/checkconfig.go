@@ -157,8 +157,9 @@ func (c *checkConfig) report(ctx context.Context, checker check.Checker, names [
 }
 
 func (c *checkConfig) show(cmd *cobra.Command, found *check.Report, colors terminal.Colors) error {
+	out := cmd.OutOrStdout()
 	var text bytes.Buffer
-	switch out := cmd.OutOrStdout(); c.output.format {
+	switch c.output.format {
 	case "json":
 		return report.JSON(out, found)
 	case "yaml":
@@ -168,7 +169,7 @@ func (c *checkConfig) show(cmd *cobra.Command, found *check.Report, colors termi
 	default:
 		found.Text(&text, cmd.ErrOrStderr(), colors)
 	}
-	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	_, err := out.Write(text.Bytes())
 	return err
 }
 
