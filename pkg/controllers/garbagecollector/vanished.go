@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -83,6 +82,5 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 // that cannot be changed, the former definition was deleted, and all objects with it.
 func (c *collector) isElsewhere(ctx context.Context, was location) bool {
 	d, err := customresources.Read(ctx, c.Dynamic, was.resource.GroupResource())
-	return err == nil && d != nil && (d.Spec.Scope == "Namespaced") != (was.namespace != "") &&
-		meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
+	return err == nil && d != nil && d.IsEstablished(was.namespace == "")
 }

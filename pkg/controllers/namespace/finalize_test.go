@@ -123,23 +123,30 @@ func TestConflictLoopEnds(t *testing.T) {
 	})
 }
 
-// The data of the API server was restored from a backup between two writes: the namespace is in use again. Pins NS-74.
-func TestANamespaceThatIsNotDeletedAnyMoreKeepsItsFinalizer(t *testing.T) {
-	f := start(t, serving(pods), terminating())
-	restored := terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive })
+// restoreAfterConflict has the first write of a namespace answered with a conflict, and restored come back: the data of the
+// API server was restored from a backup between two writes. It returns the number of writes.
+func restoreAfterConflict(f *fixture, verb string, restored *corev1.Namespace) *int {
 	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, restored, nil })
 	writes := 0
-	f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	f.Fake.PrependReactor(verb, "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if writes++; writes == 1 {
 			return true, nil, conflict()
 		}
 		return true, restored, nil
 	})
+	return &writes
+}
+
+// It is in use again. Pins NS-74.
+func TestANamespaceThatIsNotDeletedAnyMoreKeepsItsFinalizer(t *testing.T) {
+	f := start(t, serving(pods), terminating())
+	restored := terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive })
+	writes := restoreAfterConflict(f, "create", restored)
 	if err := f.finalize(f.Context(), terminating()); err != nil {
 		t.Fatal(err)
 	}
-	if writes != 1 {
-		t.Errorf("the namespace was finalized %d times, want only before it was restored", writes)
+	if *writes != 1 {
+		t.Errorf("the namespace was finalized %d times, want only before it was restored", *writes)
 	}
 }
 
@@ -148,19 +155,12 @@ func TestANamespaceThatIsNotDeletedAnyMoreIsNotTerminating(t *testing.T) {
 	active := func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }
 	f := start(t, serving(pods), terminating(active))
 	restored := terminating(active, func(ns *corev1.Namespace) { ns.DeletionTimestamp = nil })
-	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, restored, nil })
-	writes := 0
-	f.Fake.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if writes++; writes == 1 {
-			return true, nil, conflict()
-		}
-		return true, restored, nil
-	})
+	writes := restoreAfterConflict(f, "update", restored)
 	if _, err := f.markTerminating(f.Context(), terminating(active)); err != nil {
 		t.Fatal(err)
 	}
-	if writes != 1 {
-		t.Errorf("the phase was written %d times, want only before it was restored", writes)
+	if *writes != 1 {
+		t.Errorf("the phase was written %d times, want only before it was restored", *writes)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"kcmd.dev/pkg/controllers/kit/customresources"
@@ -62,6 +61,5 @@ func (c *namespaceController) isServed(ctx context.Context, of schema.GroupResou
 	if err != nil || d == nil {
 		return false, err
 	}
-	return d.Spec.Scope == "Namespaced" && meta.IsStatusConditionTrue(d.Status.Conditions, "Established") &&
-		slices.ContainsFunc(d.Spec.Versions, func(v customresources.Version) bool { return v.Served }), nil
+	return d.IsEstablished(true) && slices.ContainsFunc(d.Spec.Versions, func(v customresources.Version) bool { return v.Served }), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,11 @@ type Definition struct {
 		Conditions     []metav1.Condition `json:"conditions"`
 		StoredVersions []string           `json:"storedVersions"`
 	} `json:"status"`
+}
+
+// IsEstablished reports whether the kind is established, in namespaces or for the cluster.
+func (d *Definition) IsEstablished(namespaced bool) bool {
+	return (d.Spec.Scope == "Namespaced") == namespaced && meta.IsStatusConditionTrue(d.Status.Conditions, "Established")
 }
 
 // Version is a version of a custom resource.
